@@ -22,7 +22,7 @@ from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.storage.content_store import ContentStore
 from agents.storage.several import open_stores
-from agents.training.local import pick_device
+from agents.training.local import device_name, device_of
 
 _HEAD_START = 0.0
 _PATIENCE_S = 0.0
@@ -35,8 +35,8 @@ class AggregatorInJob:
         self.context = context
         self.network = network
         self.access = DataAccess(network, store, context)
-        configured = context.settings.device
-        device = pick_device() if configured == "auto" else configured
+        device = device_of(context.settings.device)
+        context.log.info("device", device=device, name=device_name(device))
         self.reader = self.access.reader(device)
         self.proposer = Proposer(
             *(network, self.reader, context.sender, _HEAD_START),

@@ -59,7 +59,7 @@ from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError
 from agents.storage.several import open_stores
 from agents.training.assignment import input_root
-from agents.training.local import pick_device
+from agents.training.local import device_name, device_of
 from agents.training.spec import SpecError
 from agents.training.state import PayloadError, State, load_state
 from agents.verify.appealing import OwnAppeals
@@ -81,8 +81,8 @@ class Trainer:
         self.store = store
         self.network = Network(context.chain, context.deployment)
         self.access = DataAccess(self.network, store, context)
-        configured = context.settings.device
-        self.device = pick_device() if configured == "auto" else configured
+        self.device = device_of(context.settings.device)
+        context.log.info("device", device=self.device, name=device_name(self.device))
         self.reader = self.access.reader(self.device)
         self.models, self.plans = self.reader.models, self.reader.plans
         self._looked_ahead = (0, 0)  # the last job and round after which the budget was looked at

@@ -41,7 +41,7 @@ from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.storage.several import open_stores
 from agents.tasks.recheck import Recheck
-from agents.training.local import pick_device
+from agents.training.local import device_name, device_of
 from agents.training.state import PayloadError
 from agents.verify.announcing import Announcements
 from agents.verify.judging import result_errors
@@ -61,8 +61,7 @@ class VerifierInJob:
         self.store = store
         self.network = network
         self.access = DataAccess(network, store, context)
-        configured = context.settings.device
-        self.device = pick_device() if configured == "auto" else configured
+        self.device = device_of(context.settings.device)
         self.reader = self.access.reader(self.device)
         self.validator = Validator(Consensus(network), context, self.reader)
         self.proposer = Proposer(
@@ -322,11 +321,11 @@ class Verifier:
     def __init__(self, context: Context, store: ContentStore) -> None:
         self.context = context
         self.network = Network(context.chain, context.deployment)
-        configured = context.settings.device
-        device = pick_device() if configured == "auto" else configured
+        device = device_of(context.settings.device)
+        context.log.info("device", device=device, name=device_name(device))
         self.benchmarks = BenchmarkChecks(self.network, context, store, device)
         rate = context.settings.verifier.task_audit_rate
-        self.recheck = Recheck(self.network, context, configured, rate)
+        self.recheck = Recheck(self.network, context, context.settings.device, rate)
         scores = Commitments(context.journal, context.artefacts, "validator")
         self.jobs = Serving(
             self.network,

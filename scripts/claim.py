@@ -58,7 +58,10 @@ def cli(account: Any, yes: bool, deployment: Path | None) -> None:
     if freed and not any(label == "rewards" for label, _, _ in found):
         found.append(("rewards", 0, contracts.RewardPool.claim))
     if not found:
-        click.echo(f"Nothing is credited to {account.address}.")
+        click.echo(
+            f"Nothing is credited to {account.address}. Rewards are when a round is final: "
+            "`ape run status` shows where it stands, `ape run explain` who is paid what."
+        )
         return
     lines = [
         *(f"release {zoo(kept)} that job {job} retained of node {n}" for job, n, kept in freed),

@@ -426,6 +426,7 @@ def cancel(account: Any, job_id: int, yes: bool, deployment: Path | None) -> Non
         jobs.cancel_job(job_id, sender=account)
     ended = jobs.job_ended(job_id)
     click.echo(f"Job {job_id} is cancelled{'' if ended else ' once its running round is over'}.")
+    click.echo(f"Then `ape run job refund {job_id}` returns what is left in its escrow.")
 
 
 @cli.command(cls=ConnectedProviderCommand)

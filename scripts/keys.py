@@ -123,6 +123,9 @@ def announce(
         done = holder.announce()
     word = "is announced for" if done else "is already the one of"
     click.echo(f"Key {holder.key_id.hex()} {word} job {job_id}.")
+    click.echo(
+        f"Next: `ape run keys serve {job_id} --key {key_file}` releases it to nodes that ask."
+    )
 
 
 @cli.command(cls=ConnectedProviderCommand)

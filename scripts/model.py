@@ -233,6 +233,6 @@ def export(folder: Path, kind: str, out: Path | None) -> None:
 def _reader(folder: Path, device: str) -> Any:
     from agents.models.folder import ModelFolder
     from agents.models.text import Reader
-    from agents.training.local import pick_device
+    from agents.training.local import device_of
 
-    return Reader(ModelFolder.open(folder), pick_device() if device == "auto" else device)
+    return Reader(ModelFolder.open(folder), device_of(device))

@@ -287,7 +287,7 @@ class Offers:
         if not job.spec.classes:
             return None
         from agents.jobs.classes import barred
-        from agents.training.local import pick_device
+        from agents.training.local import device_of
 
-        device = pick_device() if settings.device == "auto" else settings.device
+        device = device_of(settings.device)
         return barred(job, device, settings.trainer.compile)

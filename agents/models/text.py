@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from agents.models.folder import ModelFolder
@@ -105,14 +106,13 @@ class Reader:
             DataError: not two tokens.
         """
         mark = self._folder.provenance.separator
-        tokens: list[int] = []
+        end = np.array([] if mark is None else [mark], np.int64)
+        pieces: list[NDArray[np.int64]] = []
         size = 0
         for text in documents:
-            tokens += self.encode(text)
-            size += len(text)
-            if mark is not None:
-                tokens.append(mark)
-                size += 1
+            pieces += [np.asarray(self._encode(text), np.int64), end]
+            size += len(text) + len(end)
+        tokens = np.concatenate([end[:0], *pieces])
         if len(tokens) < 2:
             raise DataError("there are not two tokens to judge; name a file that is not empty")
         parts = token_losses(self._net, self._state, self._batches(tokens, progress))
@@ -120,13 +120,14 @@ class Reader:
         total = math.fsum(float(part.sum()) for part in parts)
         return Judgement(total / count, count, size)
 
-    def _batches(self, tokens: list[int], progress: Callable[[int, int], None]) -> Iterator[Tensor]:
+    def _batches(
+        self, row: NDArray[np.int64], progress: Callable[[int, int], None]
+    ) -> Iterator[Tensor]:
         """The tokens as int64 [sequences, length + 1], the shorter last sequence alone.
 
         `progress`: hears after each batch how many tokens are judged, and how many there are.
         """
         length = self._window
-        row = np.asarray(tokens, np.int64)
         whole = (len(row) - 1) // length
         rows = [row[at * length : at * length + length + 1] for at in range(whole)]
         for first in range(0, whole, _ROWS):

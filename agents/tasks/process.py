@@ -141,9 +141,9 @@ def _main(parent: str, device: str) -> None:
     try:
         pin_torch()
         from agents.tasks.compute.classes import class_here
-        from agents.training.local import pick_device
+        from agents.training.local import device_of
 
-        device = pick_device() if device == "auto" else device
+        device = device_of(device)
         _say(answers, {"label": class_here(device)})
     except ClassNotHeld as error:
         _say(answers, {"error": "ClassNotHeld", "why": str(error)})

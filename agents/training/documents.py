@@ -85,7 +85,9 @@ def _read_parquet(path: Path, field: str) -> Iterator[bytes]:
     try:
         import pyarrow.parquet as parquet
     except ImportError as error:
-        raise DataError(f"{path}: parquet needs pyarrow; install the extra 'parquet'") from error
+        raise DataError(
+            f"{path}: parquet needs pyarrow; install the extra 'parquet' ({error})"
+        ) from error
     try:
         with parquet.ParquetFile(path) as file:
             row = 0

@@ -47,6 +47,20 @@ def pick_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
+def device_of(setting: str) -> str:
+    """The torch device that a setting means: ``auto`` is the GPU when there is one."""
+    return pick_device() if setting == "auto" else setting
+
+
+def device_name(device: str) -> str:
+    """What computes behind a torch device, in words for people."""
+    wanted = torch.device(device)
+    if wanted.type == "cuda":
+        there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        return torch.cuda.get_device_name(wanted) if (wanted.index or 0) < there else "not here"
+    return f"CPU, {torch.get_num_threads()} threads"
+
+
 def train_local(
     net: FlatModel,
     state: State,

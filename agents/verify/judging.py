@@ -17,7 +17,7 @@ from agents.rounds.reader import RoundReader
 from agents.rounds.report import UNAVAILABLE, ReportError
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
-from agents.training.local import pick_device
+from agents.training.local import device_of
 from agents.verify.spot_checks import Finding, malformed, reexecute
 
 
@@ -86,8 +86,7 @@ class Judge:
         tell: Callable[[str], None] = lambda why: None,
         reader: RoundReader | None = None,
     ) -> None:
-        found = pick_device() if device == "auto" else device
-        self.reader = RoundReader(network, store, found) if reader is None else reader
+        self.reader = reader or RoundReader(network, store, device_of(device))
         self._tell = tell
         self._no_word: set[tuple[int, int, bytes, int]] = set()
 

@@ -9,60 +9,32 @@ keystore files that ape keeps, and a network is the URL of an RPC node.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from agents.runtime.errors import Reverted
+from scripts._shared.keystores import Keystores
+from scripts._shared.rpc_provider import RpcContract, active
+from scripts._shared.without_ape import DEFAULT_URL, checked_url
 
 if TYPE_CHECKING:
     from agents.runtime.contracts import Contract
 
 BY_APE = "ape" in sys.modules
 """Whether ape runs the command: it has imported itself before it looks for commands."""
-DEFAULT_URL = "http://127.0.0.1:8545"
 
 if BY_APE:
     from ape.cli import ConnectedProviderCommand, account_option, network_option
 else:
-    from scripts._shared.keystores import AccountType, Keystores, only_account
-    from scripts._shared.rpc_provider import RpcContract, RpcProvider, active, connected
-
-    class ConnectedProviderCommand(click.Command):  # type: ignore[no-redef]
-        """A command with a network; its function is given the `provider` if it names one."""
-
-        def invoke(self, ctx: click.Context) -> Any:
-            provider = RpcProvider(ctx.params.pop("network", DEFAULT_URL))
-            wanted = getattr(self.callback, "__wrapped__", self.callback)
-            if "provider" in wanted.__code__.co_varnames[: wanted.__code__.co_argcount]:
-                ctx.params["provider"] = provider
-            with connected(provider):
-                return super().invoke(ctx)
-
-    def network_option() -> Callable[..., Any]:
-        """Add `--network`."""
-        return click.option(
-            "--network",
-            default=DEFAULT_URL,
-            show_default=True,
-            callback=lambda ctx, param, value: url_of(value),
-            help="An RPC node's URL.",
-        )
-
-    def account_option() -> Callable[..., Any]:
-        """Add `--account`."""
-        return click.option(
-            "--account",
-            type=AccountType(),
-            default=only_account,
-            help="Who signs: an alias in ~/.ape/accounts, or a keystore file (default: the only "
-            "account there).",
-        )
+    from scripts._shared.without_ape import (  # type: ignore[assignment]
+        ConnectedProviderCommand,
+        account_option,
+        network_option,
+    )
 
 
-def url_of(choice: str) -> str:
+def rpc_url_of(choice: str) -> str:
     """The URL of an RPC node that a choice of network means.
 
     Raises click.UsageError for a name where ape does not run the command.
@@ -70,10 +42,7 @@ def url_of(choice: str) -> str:
     if choice.startswith(("http://", "https://")):
         return choice
     if not BY_APE:
-        raise click.UsageError(
-            f"{choice!r} is no URL. Names of networks are ape's, with `ape run`; here --network "
-            "takes the URL of an RPC node, such as http://127.0.0.1:8545."
-        )
+        return checked_url(choice)
     from ape import networks
 
     with networks.parse_network_choice(choice) as provider:
@@ -128,6 +97,7 @@ def reverting(call: str = "") -> Iterator[None]:
 
 __all__ = [
     "BY_APE",
+    "DEFAULT_URL",
     "ConnectedProviderCommand",
     "account_option",
     "accounts_here",
@@ -135,5 +105,5 @@ __all__ = [
     "network_option",
     "provider_of",
     "reverting",
-    "url_of",
+    "rpc_url_of",
 ]

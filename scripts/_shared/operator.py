@@ -26,7 +26,7 @@ from scripts._shared.connecting import (
     bound,
     provider_of,
     reverting,
-    url_of,
+    rpc_url_of,
 )
 from scripts._shared.places import CHECKOUT, LOCALNET, deployment_file, find_project
 
@@ -172,7 +172,7 @@ class Contracts:
 
     def abi(self, name: str) -> list[dict[str, Any]]:
         """Return a contract's ABI, as the deployment file has it."""
-        return list(self._deployment.contracts[name].abi)
+        return [dict(item) for item in self._deployment.contracts[name].abi]
 
 
 read_network_option = click.option(
@@ -195,7 +195,7 @@ def reading(choice: str, chosen: Path | None) -> Any:
     from agents.runtime.contracts import load_deployment
     from agents.runtime.logs import open_log
 
-    chain = ChainClient(url_of(choice), open_log("operator", "warning", True, None))
+    chain = ChainClient(rpc_url_of(choice), open_log("operator", "warning", True, None))
     chain_id = chain.chain_id()
     deployment = load_deployment(deployment_path(chosen, chain_id), chain_id)
     chain.check(deployment)

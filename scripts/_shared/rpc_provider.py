@@ -110,10 +110,10 @@ class RpcMethod:
         outgoing = Sender(chain, sender.wallet, self._provider.chain_id, log)
         return RpcReceipt(outgoing.send(self._contract, self._name, *map(_plain, args)))
 
-    def call(self, *args: Any, sender: Any, skip_trace: bool = True) -> Any:
+    def call(self, *args: Any, sender: Any = None, skip_trace: bool = True) -> Any:
         """What the function would answer to `sender`, without a transaction. Raises Reverted."""
         plain = map(_plain, args)
-        return self._provider.chain.call(self._contract, self._name, *plain, sender=sender.address)
+        return self._provider.chain.call(self._contract, self._name, *plain, sender=_plain(sender))
 
 
 class RpcContract:

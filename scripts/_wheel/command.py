@@ -43,7 +43,13 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        found = importlib.import_module(f"{_PACKAGE}.{cmd_name}").cli
+        try:
+            found = importlib.import_module(f"{_PACKAGE}.{cmd_name}").cli
+        except ModuleNotFoundError as error:
+            raise click.ClickException(
+                f"`{cmd_name}` needs {error.name}, which is not installed. Install the extra that "
+                f"has it: pip install 'menagerie[{cmd_name}]'."
+            ) from None
         assert isinstance(found, click.Command)
         return found
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves the project's Python into one package: `agents` becomes `menagerie.agents`.
+"""Moves the project's Python into one package: `agents.trainer` becomes `menagerie.agents.trainer`.
 
 In the repository the folders are `agents` and `scripts`, names that other projects install, too.
 Rule: imports are rewritten where the parser finds them, and so is text that is the dotted name of a
-module. A plain import of a dotted name, whose users would still say `agents`, is refused. What
-people are told to type is the wheel's own command. Only the standard library is imported here: the
-build runs it.
+module. A plain `import` of a moved name, whose users would go on to use the old one, is refused.
+What people are told to type is the wheel's own command. Only the standard library is imported here:
+the build runs it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ PACKAGE = "menagerie"
 MOVED = ("agents", "scripts")
 _MODULE = re.compile(rf"({'|'.join(MOVED)})(\.[A-Za-z_]\w*)+")
 # What only a checkout can run: demos, figures, the set-up, and this folder's build step.
-_SKIPPED = {"__pycache__", "_setup", "_demo", "_figures", "backend.py"}
+_SKIPPED = {"__pycache__", "_setup", "_demo", "_figures", "backend.py", "node_modules"}
+_SOURCES = {".pyc", ".sh", ".ts"}  # and what the page's script is made of
 
 
 class RelocationError(ValueError):
@@ -89,7 +90,7 @@ def relocate(root: Path, out: Path, commands: tuple[str, ...]) -> None:
 
 def _left_out(path: Path, commands: tuple[str, ...]) -> bool:
     """Whether a file stays out of the wheel."""
-    if _SKIPPED & set(path.parts) or path.suffix in (".pyc", ".sh"):
+    if _SKIPPED & set(path.parts) or path.suffix in _SOURCES:
         return True
     return path.parent == Path("scripts") and path.suffix == ".py" and path.stem not in commands
 

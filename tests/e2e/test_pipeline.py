@@ -10,11 +10,14 @@ stays away; the one that never worked is found and slashed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agents.mechanisms.score.backward_passes import PPM
+from agents.models.pull import pull
+from agents.models.text import Reader
 from agents.protocol.numbers import Phase, Violation
 from agents.storage.canonical import loads
 from scripts._net.localnet import LocalnetSettings
@@ -94,9 +97,12 @@ def passes(history: History) -> list[int]:
 
 
 def test_miners_that_are_killed_at_work_go_on_and_every_pass_counts(
-    pipeline: LocalNetwork,
+    pipeline: LocalNetwork, tmp_path: Path
 ) -> None:
-    """One dies when an entry is on its disk, another when it is executed and not sent."""
+    """One dies when an entry is on its disk, another when it is executed and not sent.
+
+    The model that comes of it is put together from its stages, and writes.
+    """
     pipeline.arm({"miner-entry-written": ("trainer-1",), "miner-entry-executed": ("trainer-2",)})
     job = pipeline.job(rounds=2, **SPEC)
     history = pipeline.finish(job)
@@ -114,6 +120,10 @@ def test_miners_that_are_killed_at_work_go_on_and_every_pass_counts(
     for node, line in second.items():
         paid = line.batches + first[node].batches
         assert line.contribution == paid * PPM, "a pass should be paid in two rounds"
+    folder = pull(pipeline.network, pipeline.store, job, tmp_path / "model").folder
+    assert folder.provenance.model == pipeline.network.job(job).model.hex()
+    assert folder.provenance.rounds == 2 and folder.provenance.contributors
+    assert "".join(Reader(folder, "cpu").write("the ", 8, temperature=1.0))
 
 
 @pytest.mark.chaos

@@ -92,7 +92,7 @@ def ours(folder: ModelFolder, tokens: Tensor) -> Tensor:
     net = folder.job.net("cpu")
     net.load(folder.state())
     output = net.model(tokens)
-    return output if isinstance(output, Tensor) else output.logits  # type: ignore[no-any-return]
+    return output if isinstance(output, Tensor) else output.logits
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,8 @@ def ours(folder: ModelFolder, tokens: Tensor) -> Tensor:
 def test_the_library_computes_our_logits(tmp_path: Path, change: dict[str, Any]) -> None:
     folder = folder_of(tmp_path, SPEC_FIELDS | change)
     assert export(folder, tmp_path / "hf") == "LlamaForCausalLM"
-    model, loading = LlamaForCausalLM.from_pretrained(tmp_path / "hf", output_loading_info=True)
+    library: Any = LlamaForCausalLM
+    model, loading = library.from_pretrained(tmp_path / "hf", output_loading_info=True)
     assert not any(loading[kind] for kind in ("missing_keys", "unexpected_keys"))
     tokens = torch.arange(5 * 12).reshape(5, 12) * 37 % 256
     with torch.no_grad():
@@ -132,7 +133,7 @@ def test_bytes_are_the_tokens_of_the_exported_tokenizer(tmp_path: Path) -> None:
 def test_the_library_writes_what_we_write(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, SPEC_FIELDS)
     export(folder, tmp_path / "hf")
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "hf")
+    model: Any = AutoModelForCausalLM.from_pretrained(tmp_path / "hf")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "hf")
     given = tokenizer("line", return_tensors="pt")
     theirs = model.generate(**given, max_new_tokens=8, do_sample=False)[0, 4:]
@@ -193,6 +194,18 @@ def test_a_job_of_a_config_and_a_tokenizer_is_exported(
     decode = reader.decoder()
     assert "".join(decode(token) for token in reader.encode(text.encode())) == text
     assert reader.judge([text.encode()]).bytes == len(text.encode()) + 1
+
+
+def test_a_model_of_encrypted_data_is_used_without_the_key(tmp_path: Path) -> None:
+    """Its separator can't be read, so documents are judged without one."""
+    folder = folder_of(tmp_path, SPEC_FIELDS, data_key=bytes(range(32)), separator=None)
+    export(folder, tmp_path / "hf")
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "hf").config.eos_token_id is None
+    card = (tmp_path / "hf" / "README.md").read_text()
+    assert "The data is encrypted" in card
+    reader = Reader(folder, "cpu")
+    assert reader.judge([b"line 7", b"line 8"]).tokens == 11
+    assert len("".join(reader.write("", 3))) > 0
 
 
 def test_a_boundary_that_is_part_of_the_network_is_refused(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_the_model_of_a_round_is_the_ledgers(
     finished: FinishedJob, tmp_path: Path, round_id: int | None
 ) -> None:
     out = tmp_path / "model"
-    done = pull(finished.network, finished.store, JOB, out, round_id)  # type: ignore[arg-type]
+    done = pull(finished.network, finished.store, JOB, out, round_id)
     found = ModelFolder.open(out)
     models = Models(finished.network, finished.store)
     entries = {entry.round_id: entry for entry in models.ledger(JOB)}
@@ -165,7 +165,7 @@ def test_a_store_that_gives_another_update_is_refused(
     true, other = (finished.outcomes[JOB, number].report.update for number in (1, 2))
     store = LyingStore(finished.store, true, finished.store.get(other, 1 << 20))
     with pytest.raises(CorruptContent):
-        pull(finished.network, store, JOB, tmp_path / "m", 1)  # type: ignore[arg-type]
+        pull(finished.network, store, JOB, tmp_path / "m", 1)
     with pytest.raises(FolderError):
         ModelFolder.open(tmp_path / "m")
 

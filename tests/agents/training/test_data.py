@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
+import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import StoreError
@@ -182,17 +185,63 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
 def test_parquet_files_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(b"not parquet")
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as parquet
-    except ImportError:
-        with pytest.raises(DataError, match="install the extra 'parquet'"):
-            list(read_documents([path]))
-        return
     with pytest.raises(DataError, match="is not a parquet file"):
         list(read_documents([path]))
-    parquet.write_table(pa.table({"text": ["one", "two"]}), path)
-    assert list(read_documents([path])) == [b"one", b"two"]
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        parquet.write_table(pa.table({"text": pa.array(["one", "zwei é"], kind)}), path)
+        assert list(read_documents([path])) == [b"one", "zwei é".encode()]
+    many = [f"document {i}" for i in range(1_000)]
+    for options in ({"row_group_size": 7}, {"compression": "zstd"}, {"use_dictionary": False}):
+        parquet.write_table(pa.table({"body": many, "id": range(1_000)}), path, **options)
+        assert list(read_documents([path], "body")) == [text.encode() for text in many]
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"other": ["a"]}, "row 1 has no text under 'text'"),
+        ({"text": ["a", None]}, "row 2 has no text under 'text'"),
+        ({"text": [1]}, "row 1 has no text under 'text'"),
+        ({"text": [b"\xff"]}, "row 1 has no text under 'text'"),
+        ({"text": [["a"]]}, "row 1 has no text under 'text'"),
+    ],
+    ids=["column", "null", "number", "bytes", "list"],
+)
+def test_parquet_rows_without_text_are_named(
+    tmp_path: Path, columns: dict[str, list[object]], words: str
+) -> None:
+    parquet.write_table(pa.table(columns), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=words):
+        list(read_documents([tmp_path / "a.parquet"]))
+
+
+def test_damaged_parquet_files_raise_only_data_errors(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.parquet"
+    table = pa.table({"text": [f"{i} " * 40 for i in range(300)]})
+    parquet.write_table(table, whole, compression="zstd")
+    raw, refused = whole.read_bytes(), 0
+    for seed in range(60):
+        draws, damaged = random.Random(seed), bytearray(raw)
+        for _ in range(3):
+            damaged[draws.randrange(4, len(raw))] ^= 1 << draws.randrange(8)
+        if seed % 5 == 0:
+            del damaged[draws.randrange(len(raw)) :]
+        path = tmp_path / "a.parquet"
+        path.write_bytes(damaged)
+        try:
+            list(read_documents([path]))
+        except DataError:
+            refused += 1
+    assert refused > 20
+
+
+def test_the_missing_parquet_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(DataError, match="install the extra 'parquet'"):
+        list(read_documents([tmp_path / "a.parquet"]))
 
 
 def test_stdlib_corpus_is_bounded_sorted_and_distinct(tmp_path: Path) -> None:
@@ -214,7 +263,6 @@ def test_the_running_library_gives_real_text() -> None:
 
 
 def test_a_tokenizer_file_is_used_or_refused(store: EmbeddedStore) -> None:
-    pytest.importorskip("tokenizers", reason="the extra 'hf' is not installed")
     raw = word_tokenizer(300)
     cid = pack([b"w1 w299 what", b"w2"], store, tokenizer=raw, separator=7)
     dataset = Dataset.from_bytes(store.get(cid, 10**6))
@@ -231,10 +279,10 @@ def test_a_tokenizer_file_is_used_or_refused(store: EmbeddedStore) -> None:
         pack([b"w1"], store, tokenizer=b"{}", separator=0)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("tokenizers") is not None, reason="the extra 'hf' is installed"
-)
-def test_the_missing_tokenizer_extra_is_named(store: EmbeddedStore) -> None:
+def test_the_missing_tokenizer_extra_is_named(
+    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(DataError, match="needs the extra 'hf'"):
         pack([b"w1"], store, tokenizer=word_tokenizer(3), separator=0)
 

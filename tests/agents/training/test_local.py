@@ -18,7 +18,7 @@ from agents.training.assignment import assign, work_order
 from agents.training.data import DataSource
 from agents.training.determinism import PINNED_ENVIRONMENT
 from agents.training.flat import FlatModel
-from agents.training.local import train_local
+from agents.training.local import device_name, device_of, train_local
 from agents.training.model import build_model, init_state, next_token_loss
 from agents.training.replay import run_task, trace_of
 from agents.training.spec import Hyperparameters, JobSpec
@@ -231,3 +231,10 @@ def test_scheduler_and_pinning_import_no_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_the_device_is_named_for_people() -> None:
+    assert device_of("cpu") == "cpu"
+    assert device_of("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert device_name("cpu") == f"CPU, {torch.get_num_threads()} threads"
+    assert device_name("cuda:99") == "not here"

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -123,9 +122,6 @@ def test_tokens_beyond_the_manifest_are_refused(
         LocalData(folder, small, public)
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("tokenizers") is None, reason="the extra 'hf' is not installed"
-)
 def test_the_datasets_tokenizer_encodes_texts(store: EmbeddedStore, tiny_spec: SpecBuilder) -> None:
     words = b" ".join(b"w%d" % (i % 40) for i in range(500))
     data = pack([words], store, tokenizer=word_tokenizer(40), separator=3)

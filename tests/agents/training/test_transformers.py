@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import sys
 
 import pytest
 import torch
@@ -18,9 +18,6 @@ from agents.training.model import init_state, template
 from agents.training.spec import Hyperparameters, JobSpec, ModelSpec
 from agents.training.state import load_state, model_hash, save_state
 from agents.training.transformers import ModelConfigError, build_causal_lm, read_config
-
-INSTALLED = importlib.util.find_spec("transformers") is not None
-needs_extra = pytest.mark.skipif(not INSTALLED, reason="the extra 'hf' is not installed")
 
 CID = "b" + "a" * 58
 SPEC = ModelSpec(kind="transformers", config_cid=CID, vocab_size=50, n_layers=2)
@@ -58,13 +55,12 @@ def test_arbitrary_bytes_raise_only_config_errors(raw: bytes) -> None:
         read_config(raw)
 
 
-@pytest.mark.skipif(INSTALLED, reason="the extra 'hf' is installed")
-def test_the_missing_extra_is_named() -> None:
+def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ModelConfigError, match='needs the extra "hf"'):
         build_causal_lm(SPEC, json.dumps(GPT2).encode())
 
 
-@needs_extra
 @pytest.mark.parametrize("fields", [GPT2, LLAMA])
 def test_a_config_trains_and_round_trips(fields: dict[str, object]) -> None:
     config = json.dumps(fields).encode()
@@ -81,7 +77,6 @@ def test_a_config_trains_and_round_trips(fields: dict[str, object]) -> None:
     assert model_hash(load_state(raw, template(SPEC, config))) == result.hashes[-2]
 
 
-@needs_extra
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -104,7 +99,6 @@ def test_hidden_matrices_are_those_of_the_layers(
     assert len(hidden) == 2 * len(expected)
 
 
-@needs_extra
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -103,9 +103,14 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
         (site / taken).mkdir()
         (site / taken / "__init__.py").write_text(FAKE)
     python = venv / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps"]
+    # Isolated: a checkout on the path would count as an installed wheel.
+    pip = [sys.executable, "-I", "-m", "pip", "--python", str(python), "install", "--quiet"]
     done = subprocess.run(
-        [*install, "--quiet", "--no-index", str(wheel)], capture_output=True, text=True, timeout=300
+        [*pip, "--no-deps", "--no-index", "--ignore-installed", str(wheel)],
+        capture_output=True,
+        text=True,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return Installed(python, site, home)

@@ -71,6 +71,23 @@ def test_stake_settings_and_claims_are_signed(
     assert "registry: not the owner" in refused
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["status"], ["task", "list"], ["claim", "--account", "my-owner"], ["job", "show", "1"]],
+    ids=lambda words: words[0],
+)
+def test_a_look_at_the_network_loads_no_torch(
+    installed: Installed, net: list[str], node: int, words: list[str]
+) -> None:
+    program = (
+        "import sys; from menagerie.scripts._wheel.command import cli\n"
+        "cli(sys.argv[1:], standalone_mode=False)\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = installed.run(str(installed.python), "-c", program, *words, *net)
+    assert done.returncode == 0, done.stderr
+
+
 def test_rewards_arrive_in_the_wallet(
     installed: Installed, chain: FinishedJob, net: list[str], node: int
 ) -> None:
