@@ -25,7 +25,7 @@ _TONES = {
 
 @dataclass(frozen=True)
 class Shown:
-    """An operation. `pending`: members may still decide about it. `ready`: it may be executed."""
+    """An operation. `pending`: it is not decided yet. `queued`: enough members approved."""
 
     op_id: str
     title: str
@@ -35,7 +35,7 @@ class Shown:
     state: str
     tone: str
     pending: bool
-    ready: bool
+    queued: bool
     approved: tuple[str, ...]
     proposer: str
     proposed_at: int
@@ -59,7 +59,7 @@ def committee_page(network: Network, now: int) -> tuple[Committee, list[Shown]]:
                 state=each.state.name.lower(),
                 tone=_TONES.get(each.state, "plain"),
                 pending=each.state in OPEN,
-                ready=each.state == OperationState.QUEUED and each.eta <= now,
+                queued=each.state == OperationState.QUEUED,
                 approved=each.approved,
                 proposer=each.proposer,
                 proposed_at=each.proposed_at,
