@@ -31,8 +31,12 @@ demo-redundant: setup ## Strangers run tasks, the chain compares; report-redunda
 	    $(foreach file,$(DATA),--data $(file)) $(NODE_FLAGS) $(ARGS)
 
 .PHONY: localnet
-localnet: setup ## A local network that keeps running, to join with `ape run agent ...`
+localnet: setup ## A local network that keeps running, with a page to join it by
 	@python -m scripts.devnet $(NODE_FLAGS) $(ARGS)
+
+.PHONY: web
+web: setup ## The page of a network: make web NETWORK=http://127.0.0.1:8545
+	@python -m scripts.web $(if $(NETWORK),--network $(NETWORK)) $(ARGS)
 
 .PHONY: test
 test: setup ## Every test but the full kill matrix
@@ -43,7 +47,7 @@ chaos: setup ## The full kill matrix: every role, every phase
 	@pytest tests/e2e tests/attacks -m chaos $(ARGS)
 
 .PHONY: bench
-bench: setup ## Gas, hashing, codecs, merging, pipeline, privacy and start-up figures
+bench: setup ## Gas, hashing, codecs, merging, pipeline, privacy, page and start-up figures
 	@python -m tests.measure $(ARGS)
 
 .PHONY: lint

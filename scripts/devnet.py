@@ -7,6 +7,8 @@ make localnet ARGS="--trainers 4 --port 8600"
 
 from __future__ import annotations
 
+import socket
+import sys
 import time
 from pathlib import Path
 
@@ -39,6 +41,14 @@ FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
     help="Text to train on (default: Python's standard library).",
 )
 @node_options
+@click.option(
+    "--web-port",
+    type=int,
+    default=8700,
+    show_default=True,
+    help="Port of the network's page, or the next free one.",
+)
+@click.option("--no-web", is_flag=True, help="Serve no page.")
 @click.option("--no-job", is_flag=True, help="Create no job; `ape run job create` can.")
 @explained
 def cli(
@@ -46,6 +56,8 @@ def cli(
     port: int,
     rounds: int,
     no_job: bool,
+    web_port: int,
+    no_web: bool,
     rpc: str | None,
     keystore: str | None,
     **given: object,
@@ -64,6 +76,9 @@ def cli(
         try:
             node = node_of(rpc, keystore)
             net = build_localnet(supervisor, directory, settings, _say, node)
+            page = None if no_web else _serve_page(net, supervisor, web_port)
+            if page is not None:
+                click.echo(f"Open {page}")
             if not no_job:
                 _say("publishing the first job")
                 _first_job(net, rounds, files)  # type: ignore[arg-type]
@@ -71,7 +86,7 @@ def cli(
             for name in net.seats:
                 net.start_agent(name)
             net.wait_ready(list(net.seats), stretched(READY_S, net.chain.block_s))
-            click.echo(_how_to_join(net))
+            click.echo(_how_to_join(net, page))
             _watch(supervisor)
         except KeyboardInterrupt:
             click.echo("\nStopping.")
@@ -97,7 +112,35 @@ def _first_job(net: object, rounds: int, files: tuple[Path, ...]) -> None:
     net.create_job(published, terms, funded_rounds=rounds)
 
 
-def _how_to_join(net: object) -> str:
+def _serve_page(net: object, supervisor: object, port: int) -> str | None:
+    """Start the page's process; its address, None where what it needs is not installed."""
+    from importlib.util import find_spec
+
+    from scripts._net.localnet import Localnet
+    from scripts._net.processes import Supervisor, free_port
+
+    assert isinstance(net, Localnet) and isinstance(supervisor, Supervisor)
+    if find_spec("fastapi") is None:
+        _say('serving no page, which takes `pip install -e ".[web]"`')
+        return None
+    port = free_port() if _listens(port) else port
+    where = ["--network", net.chain.url, "--port", str(port)]
+    what = ["--store", str(net.store), "--deployment", str(net.deployment_file)]
+    # Whoever joins has a wallet that must reach the chain; a node elsewhere may have a key in its
+    # address, which the page would show, so `scripts.web` names a node of this machine alone.
+    command = [sys.executable, "-m", "scripts.web", *where, *what]
+    supervisor.start("web", command, ready=lambda: _listens(port), timeout_s=60.0)
+    return f"http://127.0.0.1:{port}"
+
+
+def _listens(port: int) -> bool:
+    """Whether anything on this machine takes connections at a port."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _how_to_join(net: object, page: str | None) -> str:
     from scripts._net.localnet import Localnet, relative
 
     assert isinstance(net, Localnet)
@@ -106,7 +149,8 @@ def _how_to_join(net: object) -> str:
     known = f" --deployment {home}/deployment.json" if other else ""
     store = f" --store {home}/store" if other else ""
     network = net.chain.url
-    return f"""
+    look = "" if page is None else f"\nOpen {page} to see it, and to join it with a wallet.\n"
+    return f"""{look}
 The network runs. Chain {net.chain.chain_id} at {net.chain.url}, logs in {home}/logs.
 Press Ctrl-C to end it. In another terminal, with .venv active:
 

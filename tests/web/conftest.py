@@ -15,6 +15,7 @@ from tests.stage.chain.finished_job import FinishedJob, make_finished_job
 from tests.stage.island import built_island
 from tests.stage.journeys import Visit, World
 from tests.stage.journeys import world as make_world
+from tests.stage.underway import Underway, underway
 from tests.stage.wallet import Wallet
 from tests.stage.web import Served, served
 
@@ -61,3 +62,11 @@ def history(finished: FinishedJob, tmp_path_factory: pytest.TempPathFactory) -> 
     given = finished.url, finished.deployment, database
     with served(*given, store=finished.store, pages=PAGES) as page:
         yield page
+
+
+@pytest.fixture(scope="session")
+def undecided(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Underway]:
+    """A network in the middle of everything."""
+    built_island()
+    with underway(tmp_path_factory.mktemp("underway")) as network:
+        yield network

@@ -18,9 +18,13 @@ from tests.stage.journeys import PATIENCE_MS, Visit, World
 Begin = Callable[..., Visit]
 
 
+def _newest(world: World) -> int:
+    return int(world.people.chain.call(world.people.registry, "node_count"))
+
+
 def _registered(world: World, said: str) -> int:
     """The id of the node that the page says was registered, which must be the newest one."""
-    node_id = int(world.people.chain.call(world.people.registry, "node_count"))
+    node_id = _newest(world)
     assert f"Node {node_id} is registered with 100 ZOO." in said
     return node_id
 
@@ -94,3 +98,46 @@ def test_operator__register_stake_work_claim_exit_withdraw__each_unit_is_where_i
     chain.warp(int(node.unlock_at) - chain.now)
     reader.carry_out("withdraw")
     assert world.balance(owner) == 400 * ZOO + earned
+
+
+def test_operator__a_consent_from_another_machine_is_pasted(world: World, visit: Begin) -> None:
+    """The wallet does not hold the operator's key; the command has signed where it is."""
+    people, chain = world.people, world.people.chain
+    owner, operator, other = world.person(300), world.person(), world.person()
+    wallet = world.wallet(owner)
+    reader = visit(wallet)
+    reader.connect(wallet)
+    reader.submit("register", operator=operator.address)
+    assert "ape run node consent" in reader.refusal()
+    reader.submit("register", operator=operator.address, consent="0x12")
+    assert "is no signature" in reader.refusal()
+    wrong = "0x" + people.consent(other, owner).hex()
+    reader.submit("register", operator=operator.address, consent=wrong)
+    reader.page.locator(".action-plan .error").wait_for(state="attached")
+    words = reader.refusal()
+    assert "registry: no consent" in words and "each signature counts once" in words
+    assert not wallet.sent
+    right = "0x" + people.consent(operator, owner).hex()
+    reader.carry_out("register", operator=operator.address, consent=right)
+    node_id = _newest(world)
+    assert chain.call(people.registry, "node", node_id).operator == operator.address
+    assert [method for method, _ in wallet.asked].count("eth_signTypedData_v4") == 0
+
+
+def test_operator__settings__each_is_on_chain_afterwards(world: World, visit: Begin) -> None:
+    people, chain = world.people, world.people.chain
+    owner, operator = world.person(200), world.person()
+    wallet = world.wallet(owner, operator)
+    reader = visit(wallet)
+    reader.connect(wallet)
+    reader.carry_out("register")
+    node_id = _newest(world)
+    assert chain.call(people.registry, "node", node_id).operator == owner.address
+    reader.page.goto(f"/nodes/{node_id}")
+    reader.carry_out("set-operator", operator=operator.address)
+    payout = world.person()
+    reader.carry_out("set-payout", payout=payout.address)
+    reader.carry_out("set-active")
+    node = chain.call(people.registry, "node", node_id)
+    assert (node.operator, node.payout) == (operator.address, payout.address)
+    assert node.active is False

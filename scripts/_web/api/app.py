@@ -17,6 +17,7 @@ from scripts._web.api.cache import BlockCache
 from scripts._web.api.guard import Guard
 from scripts._web.api.problems import answer_problems
 from scripts._web.api.site import Site
+from scripts._web.index.models import Problem
 
 _ABOUT = "Reads of one Menagerie network. Amounts are text, in units of 1e-18 ZOO."
 
@@ -51,6 +52,7 @@ def create_app(site: Site, pages: Pages | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         lifespan=living,
+        responses={status: {"model": Problem} for status in (413, 414, 422, 503)},
     )
     app.state.site = site
     app.state.writer = writing.Writer()

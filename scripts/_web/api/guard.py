@@ -47,9 +47,14 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        body = _Body(receive)
+
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], *self._headers]}
+                # Who sends more than is read would go on for ever.
+                end = [(b"connection", b"close")] if body.too_long else []
+                headers = [*message["headers"], *self._headers, *end]
+                message = {**message, "headers": headers}
             await send(message)
 
         if len(scope["query_string"]) > MOST_QUERY or len(scope["raw_path"]) > MOST_PATH:
@@ -59,24 +64,34 @@ class Guard:
         if not length.isdigit() or len(length) > 20 or int(length) > MOST_BODY:
             await _refuse(marked, 413, b"The request is too large.")
             return
-        await self._app(scope, _bounded(receive), marked)
+        await self._app(scope, body.receive, marked)
 
 
-def _bounded(receive: Receive) -> Receive:
-    """A body without a length ends where the bound is, as if the client had gone."""
-    seen = 0
+class _Body:
+    """A request's body. One without a length ends where the bound is, as if the client had gone."""
 
-    async def bounded() -> Message:
-        nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        return {"type": "http.disconnect"} if seen > MOST_BODY else message
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._seen = 0
 
-    return bounded
+    @property
+    def too_long(self) -> bool:
+        """Whether more has come than is read."""
+        return self._seen > MOST_BODY
+
+    async def receive(self) -> Message:
+        """The next part."""
+        message = await self._receive()
+        self._seen += len(message.get("body", b""))
+        return {"type": "http.disconnect"} if self.too_long else message
 
 
 async def _refuse(send: Send, status: int, why: bytes) -> None:
     body = b'{"detail":"' + why + b'"}'
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"connection", b"close"),
+    ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -25,7 +25,7 @@ _TONES = {
 
 @dataclass(frozen=True)
 class Shown:
-    """An operation. `pending`: members may still decide about it."""
+    """An operation. `pending`: it is not decided yet. `queued`: enough members approved."""
 
     op_id: str
     title: str
@@ -35,6 +35,7 @@ class Shown:
     state: str
     tone: str
     pending: bool
+    queued: bool
     approved: tuple[str, ...]
     proposer: str
     proposed_at: int
@@ -58,6 +59,7 @@ def committee_page(network: Network, now: int) -> tuple[Committee, list[Shown]]:
                 state=each.state.name.lower(),
                 tone=_TONES.get(each.state, "plain"),
                 pending=each.state in OPEN,
+                queued=each.state == OperationState.QUEUED,
                 approved=each.approved,
                 proposer=each.proposer,
                 proposed_at=each.proposed_at,

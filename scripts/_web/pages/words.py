@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-from agents.protocol.numbers import NOBODY, Phase, Role
+from agents.protocol.numbers import Phase, Role
 from scripts._report.amounts import zoo
 from scripts._report.page.markup import text
 
@@ -180,9 +180,13 @@ def phase_sentence(number: int) -> str:
         return ""
 
 
-def nobody(address: str) -> bool:
-    """Whether an address is the zero address."""
-    return address == NOBODY
+def prose(said: str) -> Markup:
+    """Return a sentence of the commands, whose code stands between backticks."""
+    parts = said.split("`")
+    if len(parts) % 2 == 0:
+        return Markup(text(said))
+    marked = [f"<code>{text(p)}</code>" if n % 2 else text(p) for n, p in enumerate(parts)]
+    return Markup("".join(marked))
 
 
 FILTERS = {
@@ -200,6 +204,7 @@ FILTERS = {
     "share": share,
     "listed": listed,
     "roles": roles,
+    "prose": prose,
     "phase_word": phase_word,
     "phase_sentence": phase_sentence,
 }

@@ -52,7 +52,8 @@ def test_api__what_is_not_there_is_said_in_a_sentence(page: Served) -> None:
 def test_api__pages_of_payments_are_the_whole_list(page: Served) -> None:
     whole = get(page, "/api/payments?limit=200").json()
     assert whole["next"] is None and len(whole["items"]) > 20
-    found, cursor = [], ""
+    found: list[dict[str, object]] = []
+    cursor: str | None = ""
     while cursor is not None:
         part = get(page, f"/api/payments?limit=7{cursor and '&cursor='}{cursor}").json()
         assert len(part["items"]) <= 7

@@ -256,7 +256,8 @@ def test_queries__lists_go_on_where_they_ended(page: Served) -> None:
         for lists in (queries.payments, queries.events, queries.reports):
             whole = lists(look, limit=10_000)
             assert whole.next is None and len(whole.items) > 2
-            found, cursor = [], None
+            found: list[Any] = []
+            cursor = None
             while True:
                 part = lists(look, cursor=cursor, limit=3)
                 found += part.items

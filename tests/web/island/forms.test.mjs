@@ -87,6 +87,7 @@ test("a reason is found wherever a wallet has put it", () => {
     { code: 3, message: "execution reverted", data: reverted },
     { code: -32603, message: "Internal error", data: { code: 3, data: reverted } },
     { code: -32000, message: "execution reverted: registry: banned" },
+    { code: -32015, message: "VM execution error.", data: `Reverted ${reverted}` },
   ];
   for (const error of shapes) {
     const found = revertOf(error, ERROR);

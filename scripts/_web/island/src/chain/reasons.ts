@@ -112,7 +112,8 @@ export function remedyOf(reason: string): string {
 function dataOf(error: unknown, depth = 0): Hex | undefined {
   if (typeof error !== "object" || error === null || depth > 4) return undefined;
   const { data, error: inner, cause } = error as Record<string, unknown>;
-  if (typeof data === "string" && /^0x[0-9a-f]*$/i.test(data)) return data as Hex;
+  const bytes = typeof data === "string" ? /^(?:Reverted )?(0x[0-9a-f]*)$/i.exec(data)?.[1] : undefined;
+  if (bytes !== undefined) return bytes as Hex;
   return dataOf(data, depth + 1) ?? dataOf(inner, depth + 1) ?? dataOf(cause, depth + 1);
 }
 

@@ -41,8 +41,12 @@ export async function submitted(form: HTMLFormElement): Promise<void> {
   const place = placeOf(form);
   clearPlans(place);
   try {
+    place.replaceChildren(el("p", { class: "hint", role: "status" }, "Asking your wallet and the chain …"));
     const session = await connect();
-    if (!session) return;
+    if (!session) {
+      place.replaceChildren();
+      return;
+    }
     await planned(form, session, place, null);
   } catch (error) {
     refuse(form, place, error);
@@ -78,6 +82,7 @@ async function planned(
   } catch (error) {
     run.refuse(error);
   }
+  run.focus();
 }
 
 function fresh(action: string, title: string, fields: Fields, session: Session, account: Hex): Entry {

@@ -104,6 +104,11 @@ export class Run implements Done {
     await this.afford(most);
   }
 
+  /** Bring the reader's keyboard to the plan. */
+  focus(): void {
+    this.go.focus();
+  }
+
   /** Show a refusal below the steps, and let the reader try again. */
   refuse(error: unknown): void {
     this.note.textContent = sentence(error);
