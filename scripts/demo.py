@@ -24,6 +24,11 @@ from scripts._shared.node_options import node_of, node_options
     "stage of the model.",
 )
 @click.option(
+    "--codec",
+    type=click.Choice(("polytope", "semantic")),
+    help="How updates travel in the job dso: polytope (its own), or semantic, ZIP-400's.",
+)
+@click.option(
     "--trainers", type=int, help="Trainers, the job's cheats included (default: 8; 10; 11; 12)."
 )
 @click.option("--rounds", type=int, help="Rounds of the job (default: 10; 10; 12; 6).")
@@ -49,6 +54,7 @@ from scripts._shared.node_options import node_of, node_options
 @node_options
 def cli(
     job: str,
+    codec: str | None,
     trainers: int | None,
     rounds: int | None,
     data: tuple[Path, ...],
@@ -65,12 +71,18 @@ def cli(
     """
     # `ape run` imports every command to list them; torch is only needed by this one.
     from scripts._demo.demo import Options, run
-    from scripts._demo.dso import DSO
+    from scripts._demo.dso import DSO, by_semantic_gradients
     from scripts._demo.gauntlet import GAUNTLET
     from scripts._demo.pipeline import PIPELINE
     from scripts._demo.scenario import PLAIN
 
     scenario = {"plain": PLAIN, "dso": DSO, "gauntlet": GAUNTLET, "pipeline": PIPELINE}[job]
+    if codec is not None and job != "dso":
+        raise click.BadParameter(
+            "only the job dso offers a choice: --job dso", param_hint="--codec"
+        )
+    if codec == "semantic":
+        scenario = by_semantic_gradients(scenario)
     trainers = trainers or scenario.trainers
     if trainers < scenario.fewest:
         raise click.BadParameter(f"at least {scenario.fewest} trainers, cheats included")
