@@ -204,11 +204,13 @@ class Mining:
 
     def post_of(self, epoch: Epoch, node: int, opened: int) -> Post:
         """The node's post, which takes statements of the epoch's miners. It is opened if a restart
-        closed it."""
-        if self._opened is None or not self._operators:
+        closed it. `opened`: the block in which the round was opened."""
+        if self._opened is None:
             self._meet(epoch, node, opened)
         assert self._opened is not None
-        self._opened.post.statements.expect(epoch.job, epoch.number, self._operators)
+        everybody = [miner for stage in epoch.stages for miner in stage]
+        operators = self._network.operators_at(everybody, opened)
+        self._opened.post.statements.expect(epoch.job, epoch.number, operators)
         return self._opened.post
 
     def _unknown(self, miners: Iterable[int]) -> Iterable[int]:

@@ -2,8 +2,10 @@
 """The demo of a pipeline (IOTA): a model in four stages, and no node holds more than one of them.
 
 Samples pass from stage to stage as compressed codes, along ways that the round's seed draws; their
-gradients come back the same way. Each stage's miners merge their changes once a round. In the
-second round a miner and an aggregator are killed while samples are under way, and start again.
+gradients come back the same way. Once a round each stage's miners merge their changes: pairs of
+them own a shard each, sign what they merged, and answer for it. The merged change goes through
+Nesterov's momentum. In the second round a miner and an aggregator are killed while samples are
+under way, and start again.
 """
 
 from __future__ import annotations
@@ -30,6 +32,9 @@ def _spec(trainers: int) -> dict[str, Any]:
             "boundary": "residual",
             "boundary_options": {"width": 8},
             "local_batch": 4,
+            "all_reduce": "butterfly",
+            "least_valid": 0.6,
+            "outer": {"rate": 0.7, "momentum": 0.8},
         },
         "audit_sample": trainers,
         "optimizer": {"lr": 1e-2},
@@ -45,6 +50,9 @@ PIPELINE = Scenario(
         ),
         "two-faced": Cheat(
             "two_faced", Violation.INVALID, "Hand on another code than it logs and signs for."
+        ),
+        "misstater": Cheat(
+            "misstater", Violation.INVALID, "State false merges of the shards that it owns."
         ),
         "poisoner": Cheat(
             "poisoner",

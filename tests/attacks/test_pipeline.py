@@ -26,14 +26,18 @@ from agents.pipeline.epoch import Epoch
 from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin, includes
 from agents.pipeline.passes import counted
 from agents.pipeline.routes import on_route, route
+from agents.pipeline.shards import Statement, flat, merge_shards
 from agents.protocol.draw import draw
 from agents.protocol.numbers import Violation
 from agents.protocol.slashing import DEFAULTS, slash_amount
 from agents.rounds.mined import Mined
+from agents.rounds.outcome import Outcome, compute
+from agents.rounds.shares import Shares
 from agents.storage.embedded import EmbeddedStore
+from agents.training.spec import PipelineSpec
 from agents.verify.spot_checks import reexecute, suspects
 from tests.stage.memory.honest_round import DEVICE
-from tests.stage.memory.mined_round import MinedRound, make_mined_round
+from tests.stage.memory.mined_round import PIPELINE, MinedRound, make_mined_round
 
 SEED = bytes(range(32))
 STAGES = [list(range(10 * stage, 10 * stage + 5)) for stage in range(5)]
@@ -452,6 +456,46 @@ def test_pair_of_owners_agrees_on_a_lie__a_quarter_drawn_makes_it_a_loss(
     outcomes = [merge(seed, (3, 6), share) for seed in seeds(60)]
     profit = sum(POISON_WORTH * entered - SLASH * found for entered, found in outcomes) / 60
     assert least <= won(f"pair of owners, {share:.0%} drawn", profit) <= most
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_owner_lies_in_a_round__it_moves_nothing_and_is_convicted(
+    mined: MinedRound, count: int
+) -> None:
+    """One owner, and a pair that agrees on the lie in its shard. Control: who merges right is not
+    accused."""
+    pipeline = {**PIPELINE, "all_reduce": "butterfly", "least_valid": 0.5}
+    spec = mined.job.spec.model_copy(update={"pipeline": PipelineSpec(**pipeline)})
+    round_, epoch = replace(mined, job=JobContext(spec, mined.store)), mined.plan.epoch
+    assert epoch is not None
+    friends, found = epoch.stages[0][:count], round_.honest()
+
+    def merged(liars: Collection[int]) -> Outcome:
+        shares, said = Shares(SEED, frozenset(mined.works)), dict[int, Statement]()
+        for miners in epoch.stages:
+            rows = [flat(mined.works[miner].change) for miner in miners]
+            butterfly = shares.butterfly(epoch, epoch.stages.index(miners), len(rows[0]))
+            assert butterfly is not None
+            for owner in miners:
+                made = merge_shards(butterfly, owner, rows, round_.job.merge)
+                digests = tuple(
+                    butterfly.digest(
+                        shard,
+                        values + (owner in liars and {*liars} <= {*butterfly.pairs[shard]}),
+                    )
+                    for shard, values in made.items()
+                )
+                place = epoch.job, epoch.number, owner, butterfly.seed, miners
+                said[owner] = Statement(*place, SEED, digests)
+        given = replace(shares, statements=said)
+        facts = round_.job, 1, 1, round_.plan, round_.before, found
+        return compute(*facts, DEVICE, shares=given)
+
+    fair, outcome = merged(()), merged(friends)
+    assert not fair.lies and outcome.lies.keys() == {*friends}
+    assert outcome.model == fair.model
+    lost = pay(fair.paid(), friends) - (pay(outcome.paid(), ()) - SLASH * len(friends))
+    assert won(f"{count} lying owners in a round", -lost) < -SLASH * count
 
 
 # -- the log, rewritten once the audit's seed is known --------------------------------------------

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model in two stages that five nodes train: miners die at work, one for good, and one cheats.
+"""A model in two stages that five nodes train: miners die at work, one for good, and two cheat.
 
-The fourth takes no connections, and collects its letters at the posts of the others.
+The fourth takes no connections, and collects its letters at the posts of the others. Stages are
+merged by a butterfly, with momentum, and every second round is a full synchronisation.
 
 One network, in this order: two miners are killed at the worst moments and go on; one is killed and
-stays away; the one that never worked is found and slashed.
+stays away; one that never worked and one that misstated its shards are found and slashed. A
+stranger's audit does the first and the last job again.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from agents.audit.replay import audit_job
 from agents.mechanisms.score.backward_passes import PPM
 from agents.models.pull import pull
 from agents.models.text import Reader
@@ -32,6 +35,7 @@ SPEC: dict[str, Any] = {
     "mode": "pipeline",
     "score": "backward_passes",
     "score_options": {"gamma": 2},
+    "merge": "mean",
     "batches_per_round": SAMPLES,
     "model": {**tiny_model(16, 32, 16, layers=STAGES), "tie_embeddings": False},
     "pipeline": {
@@ -41,6 +45,7 @@ SPEC: dict[str, Any] = {
         "outer": {"rate": 0.7, "momentum": 0.9},
         "all_reduce": "butterfly",
         "least_valid": 0.3,
+        "sharing": {"full_every": 2, "codec": "sparse", "codec_options": {"per_chunk": 256}},
     },
 }
 # A killed miner is waited for: on a busy machine it is half a minute until it is back, and one that
@@ -90,6 +95,12 @@ def records(pipeline: LocalNetwork, history: History) -> list[dict[str, Any]]:
     return [line for one in raw for line in loads(one)["stages"]]
 
 
+def assert_replays(pipeline: LocalNetwork, job: int) -> None:
+    """A stranger does everything again, each miner's epochs too, and finds no difference."""
+    found = audit_job(pipeline.network, pipeline.store, job, deep=True)
+    assert [str(difference) for difference in found.differences] == [] and found.holds
+
+
 def passes(history: History) -> list[int]:
     """Those that count, by node, of every round."""
     reports = [story.report for story in history.rounds.values()]
@@ -111,6 +122,7 @@ def test_miners_that_are_killed_at_work_go_on_and_every_pass_counts(
     for merge in records(pipeline, history):
         assert merge["accepted"] and not merge["lost"] and not merge["liars"]
         assert len(merge["statements"]) == len(merge["owners"])
+    assert_replays(pipeline, job)
     assert sum(passes(history)) > 2 * STAGES * SAMPLES * 0.5, "what was passed by counts for nobody"
     first, second = (
         {line.node: line for line in story.report.nodes}
@@ -183,3 +195,4 @@ def test_a_miner_that_answers_with_random_codes_and_one_that_misstates_its_shard
         if not check.holds
     ]
     assert broken == []
+    assert_replays(pipeline, job)

@@ -29,12 +29,13 @@ from agents.protocol.numbers import Violation
 from agents.protocol.structs import Reveal
 from agents.rounds.gathering import Gathering
 from agents.rounds.outcome import Outcome, disagreements
+from agents.rounds.proposer import Proposer
 from agents.rounds.reader import RoundReader
 from agents.rounds.report import ReportError, RoundReport
 from agents.rounds.shares import Shares, max_record_bytes, read_statements
 from agents.rounds.sharing import Sharing
 from agents.storage.canonical import dumps, loads
-from agents.storage.cid import cid_of_bytes
+from agents.storage.cid import Buffer, cid_of_bytes
 from agents.storage.embedded import EmbeddedStore
 from agents.training.spec import demo_spec
 from agents.training.state import State
@@ -341,12 +342,17 @@ def test_a_miner_waits_for_the_seed_and_for_payloads(crew: Crew) -> None:
 
 def test_a_miner_fetches_no_payload_of_another_stage(crew: Crew) -> None:
     node = NINE[0]
-    reader, asked = crew.reader(), []
+    reader, asked, put = crew.reader(), dict[bytes, int](), list[int]()
 
     class Watched(EmbeddedStore):
         def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
-            asked.append(digest)
-            return super().get_digest(digest, max_bytes)
+            raw = super().get_digest(digest, max_bytes)
+            asked[digest] = len(raw)
+            return raw
+
+        def put_bytes(self, data: Buffer) -> str:
+            put.append(len(bytes(data)))
+            return super().put_bytes(data)
 
     context: Any = SimpleNamespace(wallet=WALLETS[node], log=quiet_log())
     store = Watched(crew.mined.store.root)
@@ -355,6 +361,11 @@ def test_a_miner_fetches_no_payload_of_another_stage(crew: Crew) -> None:
     mates = crew.mates(crew.stage_of(node))
     contents = {reveal.content: one for one, reveal in crew.facts.revealed.items()}
     assert {contents[digest] for digest in asked if digest in contents} == set(mates)
+    # W for each miner of the stage, and 2W/n for the shards that it owns.
+    payload = len(crew.mined.shown(node).payload)
+    assert sum(size for digest, size in asked.items() if digest in contents) == 3 * payload
+    butterfly = crew.butterfly(crew.stage_of(node))
+    assert put == [4 * sum(butterfly.sizes[shard] for shard in butterfly.owned(node))]
 
 
 def test_a_miner_without_a_post_leaves_its_statement_at_others(crew: Crew) -> None:
@@ -388,6 +399,26 @@ def test_a_proposer_that_can_ask_nobody_does_not_propose(crew: Crew) -> None:
         crew.share(node)
     found = crew.gathering([]).of(crew.view, crew.reader().submissions(crew.view))
     assert found is not None and found.blind and not found.complete
+
+
+def test_a_proposer_stores_the_audit_seed_before_a_result_rests_on_it(crew: Crew) -> None:
+    """The chain forgets a seed that nobody stores, and an appeal may come much later."""
+    facts, view, calls = crew.facts, crew.view, list[str]()
+    facts.on_duty, facts.results = lambda *_: NINE[0], "results"
+    view.overdue, view.round.audit_seed = False, bytes(32)
+    sender: Any = SimpleNamespace(
+        ensure=lambda done, contract, name, *args: calls.append(name),
+        send=lambda contract, name, *args: calls.append(name),
+    )
+    proposer = Proposer(facts, crew.reader(), sender, 0.0, crew.gathering())
+    assert proposer.step(view, NINE[0]) is None, "it waits for the owners"
+    for node in NINE:
+        crew.share(node)
+    proposer = Proposer(facts, crew.reader(), sender, 0.0, crew.gathering())
+    assert "captured" in (proposer.step(view, NINE[0]) or "")
+    view.round.audit_seed = AUDIT_SEED
+    assert "proposed" in (proposer.step(view, NINE[0]) or "")
+    assert calls == ["capture_audit_seed", "propose_result"]
 
 
 def test_a_statement_without_its_file_is_not_gathered_and_pushes_out_no_good_one(
