@@ -30,7 +30,7 @@ def sponsor_of(local: LocalNetwork) -> Callable[[Contract, str, tuple[Any, ...]]
 def test_nobody_trains_on_encrypted_data_before_it_has_the_key(local: LocalNetwork) -> None:
     """Nobody trains before the key is released; then the round is final and everyone is paid."""
     text = inspect.getsource(json).encode() + inspect.getsource(inspect).encode()
-    published = publish_job(local.store, [text], {**SPEC, "rounds": 1}, data_key=KEY)
+    published = publish_job(local.store, [text], {**SPEC, "rounds": 1}, data_key=KEY, one_key=True)
     job = local.net.create_job(published, TERMS, 1)
     local.jobs.append(job)
     sponsor = local.net.sponsor.address
