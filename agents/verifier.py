@@ -45,6 +45,7 @@ from agents.tasks.recheck import Recheck
 from agents.training.local import pick_device
 from agents.training.state import PayloadError
 from agents.verify.announcing import Announcements
+from agents.verify.disclosing import PayloadKeys
 from agents.verify.judging import result_errors
 from agents.verify.spot_checks import Finding, malformed, reexecute, suspects
 
@@ -68,6 +69,9 @@ class VerifierInJob:
         self.validator = Validator(Consensus(network), context, self.reader)
         self.proposer = Proposer(network, self.reader, context.sender, _HEAD_START)
         self.announcements = Announcements(network, context, store)
+        self.payload_keys = PayloadKeys(
+            network, context, store, self.access.models, self.access.sealing
+        )
         self.upkeep = Upkeep(network, context.sender, _PATIENCE_S, context.settings.jitter_s)
         self._findings: dict[tuple[bytes, int], Finding] = {}
 
@@ -77,7 +81,12 @@ class VerifierInJob:
         if did or (node and not self.access.ready(view.job_id, node)):
             return did or self.upkeep.step(view)
         if node:
-            did = self.validator.step(view, node) or self.announcements.open_late(view, node)
+            sealed = self.access.seals(view.job_id)
+            did = (
+                (self.payload_keys.step(view.job_id, node) if sealed else None)
+                or self.validator.step(view, node)
+                or self.announcements.open_late(view, node)
+            )
             if did:
                 return did
             self.announcements.forget_before(view)

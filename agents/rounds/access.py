@@ -52,10 +52,10 @@ class DataAccess:
     def step(self, job_id: int, node: int) -> str | None:
         """The next thing to do to read a job's data, or to be written to; None if nothing is."""
         if not self._encrypted(job_id):
-            return self._duty.publish(node) if self._written_to(job_id) else None
+            return self._duty.publish(node) if self.seals(job_id) else None
         if self._own_keys(job_id):
             return self._duty.publish(node)
-        did = self._duty.publish(node) if self._written_to(job_id) else None
+        did = self._duty.publish(node) if self.seals(job_id) else None
         return did or self._duty.step(job_id, node)
 
     def ready(self, job_id: int, node: int) -> bool:
@@ -85,7 +85,7 @@ class DataAccess:
     def _own_keys(self, job_id: int) -> bool:
         return self.models.job(job_id).own_keys
 
-    def _written_to(self, job_id: int) -> bool:
+    def seals(self, job_id: int) -> bool:
         """Whether payloads of the job are sealed for its aggregators and verifiers."""
         try:
             return self.models.job(job_id).sealed
