@@ -40,7 +40,7 @@ def seen_sentence(data: DataSource, spec: JobSpec, trainers: int) -> str:
     most = min(spec.rounds, 200)
     rounds = sorted({1, min(10, most), most})
     shares = seen(data, spec, trainers, rounds)
-    parts = [f"{share:.0%} after {number}" for number, share in zip(rounds, shares, strict=True)]
+    parts = [f"{share:.1%} after {number}" for number, share in zip(rounds, shares, strict=True)]
     return (
         f"the data has {len(data.dataset.shards)} shards, each with a key of its own. Of "
         f"{trainers} trainers of equal weight one holds the keys of at most "

@@ -78,9 +78,12 @@ class DataAccess:
             return self.ready(job_id, node)
         return self._holds(job_id, node, self.needed.to_check(job_id, plan, of_node))
 
+    def keys_of_shards(self, job_id: int, node: int) -> dict[int, bytes]:
+        """The keys of shards that the node was given, by place."""
+        return self._received.of_releaser(job_id, node_reader(node))[0]
+
     def _holds(self, job_id: int, node: int, shards: Shards) -> bool:
-        held, _ = self._received.of_releaser(job_id, node_reader(node))
-        return shards <= held.keys()
+        return shards <= self.keys_of_shards(job_id, node).keys()
 
     def _own_keys(self, job_id: int) -> bool:
         return self.models.job(job_id).own_keys
@@ -122,5 +125,5 @@ class DataAccess:
         if not node:
             return None
         if self._own_keys(job_id):
-            return self._received.of_releaser(job_id, node_reader(node))[0]
+            return self.keys_of_shards(job_id, node)
         return self._duty.key(job_id, node)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cases before the committee on data and payloads that its members can't read by themselves.
 
-Each network: three trainers, the third sends noise; the only aggregator doubles every update; three
+Each network: three trainers, the third sends noise in 1 and 2; the only aggregator doubles every update; three
 of five committee members are there. Nobody but the sponsor and the round's verifiers can give the
 members what they need, and each case is decided rightly:
 
@@ -45,14 +45,18 @@ SECRET: dict[str, Any] = {
 
 
 @pytest.fixture
-def network(tmp_path: Path) -> Iterator[LocalNetwork]:
-    """A network of the test's own: whoever is punished in it is good for no other."""
+def network(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[LocalNetwork]:
+    """A network of the test's own: whoever is punished in it is good for no other.
+
+    The sender of noise can't send any where payloads are sealed, so it is honest there.
+    """
     settings = LocalnetSettings(trainers=3, verifiers=3, aggregators=1, agent=AGENTS)
     with running(tmp_path, settings) as local:
         for name in (*local.names("verifier"), "trainer-1", "trainer-2", *MEMBERS):
             local.net.start_agent(name)
         local.net.start_agent(LIAR, ("tests.e2e.dishonest", "aggregator", "tests.e2e.liar"))
-        local.net.start_agent(NOISE, ("scripts._demo.cheats", "noise"))
+        sealed = request.function is test_a_lie_about_sealed_payloads_is_judged
+        local.net.start_agent(NOISE, None if sealed else ("scripts._demo.cheats", "noise"))
         local.wait_eligible(local.names("trainer", "verifier", "aggregator"))
         yield local
 

@@ -9,7 +9,7 @@ import click
 
 TRAINERS = (
     *("noise", "copier", "silent", "poisoner", "desynchronised", "late"),
-    *("loafer", "two_faced"),
+    *("loafer", "two_faced", "prying", "leaker"),
 )
 EXECUTORS = ("forger", "quitter")
 

@@ -64,5 +64,5 @@ def test_the_sentence_names_the_figures(store: EmbeddedStore, published: Publish
     data = JobContext(published.spec, store).data
     first, tenth, last = seen(data, published.spec, 4, (1, 10, 40))
     said = seen_sentence(data, published.spec, 4)
-    assert f"{first:.0%} after 1, {tenth:.0%} after 10, {last:.0%} after 40 rounds" in said
+    assert f"{first:.1%} after 1, {tenth:.1%} after 10, {last:.1%} after 40 rounds" in said
     assert f"{len(data.dataset.shards)} shards" in said
