@@ -28,6 +28,11 @@ from agents.storage.embedded import EmbeddedStore
 from agents.storage.key_release import KeyRelease, Recipient, make_release, node_reader
 from agents.storage.sealed import new_key
 from agents.training.sealed_data import key_for
+from agents.training.spec import SpecError
+from scripts._demo.cheats.leaker import Leaker
+from scripts._demo.cheats.prying import Prying
+from scripts._demo.encrypted import ENCRYPTED
+from scripts._demo.secret import Sight
 from scripts._shared.discloser import MOST_FILES
 from scripts._shared.key_server import KeyServer
 from scripts._shared.leaks import places_of, receivers, suspects_of
@@ -275,8 +280,43 @@ def test_the_sponsor_that_lost_everything_but_its_key_file_goes_on(
 
 
 def test_a_manifest_with_sealed_shards_is_refused_where_nobody_gets_keys(stage: Stage) -> None:
-    from agents.training.spec import SpecError
-
     spec = stage.published.spec
     with pytest.raises(SpecError, match="its shards are sealed, each with a key of its own"):
         JobContext(spec.model_copy(update={"access": "public"}), stage.store)
+
+
+def test_the_demos_prying_node_and_leaker_are_seen_for_what_they_are(
+    stage: Stage, people: People, tmp_path: Path
+) -> None:
+    """What the demo's judge says of them, here of one round; and that it says otherwise of a node
+    that holds a key too many."""
+    seats = {"trainer-1": "ann", "trainer-2": "bob", "trainer-3": "cat"}
+    for name in seats.values():
+        _, network = stage.start(name)
+    stage.people.open()
+    stage.server(network).step()
+    nodes = {seat: people.nodes[name] for seat, name in seats.items()}
+    prying = Prying(stage.agents.running["ann"], stage.store)
+    prying.pry(stage.view(network), nodes["trainer-1"].node_id)
+    leaker = Leaker(stage.agents.running["bob"], stage.store)
+    leaker.leak(stage.people.job, nodes["trainer-2"].node_id)
+    folders = {seat: tmp_path / name for seat, name in seats.items()}
+    ids = {seat: node.node_id for seat, node in nodes.items()}
+    sight = Sight(network, stage.store, stage.people.job, KEY, folders, ids)
+    cheats = {"prying": "trainer-1", "leaker": "trainer-2"}
+    checks = ENCRYPTED.sight(sight, cheats)
+    assert [check.sentence for check in checks if not check.holds] == []
+    assert len(checks) == 6
+    # The same judge, of a trainer that was given a key too many, and of another leaker.
+    public = network.chain.call(network.registry, "encryption_key_of", ids["trainer-3"])
+    shards = JobContext(stage.published.spec, stage.store, lambda: KEY).data.dataset.shards
+    more = {index: new_key() for index in range(len(shards))}
+    place = stage.files(network).place(1, "shards")
+    release = make_release(place, [Recipient(node_reader(ids["trainer-3"]), bytes(public), more)])
+    assert release is not None
+    digest = digest_of(stage.store.put_bytes(release.to_bytes()))
+    keys = network.deployment["DataKeys"]
+    people.chain.send(stage.people.sponsor, keys, "disclose_keys", stage.people.job, 1, digest)
+    wrong = [c.sentence for c in ENCRYPTED.sight(sight, cheats) if not c.holds]
+    assert any("WRONG: trainer-3" in sentence for sentence in wrong)
+    assert any("only trainer-2, trainer-3 had been given" in sentence for sentence in wrong)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cases before the committee on data and payloads that its members can't read by themselves.
 
-Each network: three trainers, the third sends noise in 1 and 2; the only aggregator doubles every update; three
-of five committee members are there. Nobody but the sponsor and the round's verifiers can give the
-members what they need, and each case is decided rightly:
+Each network: three trainers, the third sends noise in 1 and 2; the only aggregator doubles every
+update; three of five committee members are there. Nobody but the sponsor and the round's verifiers
+can give the members what they need, and each case is decided rightly:
 
 1. A job whose shards have keys of their own: the lie is challenged and punished, and the noise's
    appeal, by its own owner, is rejected.

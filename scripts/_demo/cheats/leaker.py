@@ -24,10 +24,14 @@ class Leaker(Trainer):
         """As everybody; then it leaks what it holds, without its name on it."""
         did = super().commit(view, node)
         if did is not None and did.startswith("committed"):
-            keys = sorted(self.access.keys_of_shards(view.job_id, node).values())
-            path = Path(self.context.settings.data_dir) / LEAK
-            write_atomic(path, "".join(f"{key.hex()}\n" for key in keys).encode())
+            self.leak(view.job_id, node)
         return did
+
+    def leak(self, job_id: int, node: int) -> None:
+        """Write down all keys that it holds."""
+        keys = sorted(self.access.keys_of_shards(job_id, node).values())
+        path = Path(self.context.settings.data_dir) / LEAK
+        write_atomic(path, "".join(f"{key.hex()}\n" for key in keys).encode())
 
 
 def build(context: Context) -> Leaker:
