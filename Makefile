@@ -22,7 +22,7 @@ setup: ## .venv and anvil (every other target does this first)
 	@PYTHON="$(PYTHON)" scripts/setup.sh
 
 .PHONY: demo
-demo: setup ## A whole network on this machine trains, punishes, pays; report/ shows it
+demo: setup ## A whole network on this machine trains, punishes, pays (JOB=dso, gauntlet, pipeline, encrypted)
 	@python -m scripts.demo $(DEMO_FLAGS)
 
 .PHONY: demo-redundant

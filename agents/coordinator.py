@@ -49,6 +49,7 @@ from agents.verify.rulings import (
 )
 
 if TYPE_CHECKING:
+    from agents.rounds.member_access import MemberAccess
     from agents.verify.attesting import Attestation, Attesting
     from agents.verify.judging import Judge
 
@@ -104,14 +105,21 @@ class Coordinator:
             from agents.verify.judging import Judge
 
             pin_torch()
-            log = self.context.log.bind(job=job_id)
             self._judges[job_id] = Judge(
                 self.network,
                 self.store,
                 self.context.settings.device,
-                lambda why: log.warning("cannot_judge", why=why),
+                partial(self._say, job_id),
+                self.access,
             )
         return self._judges[job_id]
+
+    @cached_property
+    def access(self) -> MemberAccess:
+        """What this member can read of encrypted data and sealed payloads."""
+        from agents.rounds.member_access import MemberAccess
+
+        return MemberAccess(self.network, self.store, self.context)
 
     def step(self, head: Head) -> str | None:
         """The single next action."""
@@ -162,9 +170,7 @@ class Coordinator:
             raise
         except Exception as error:
             self._error = error
-            if (why := f"{type(error).__name__}: {error}") not in self._said:
-                self._said.add(why)
-                self.context.log.warning("cannot_judge", job=job_id, why=why)
+            self._say(job_id, f"{type(error).__name__}: {error}")
             return None
 
     def _attestations(self, head: Head) -> list[Attestation]:
@@ -182,7 +188,14 @@ class Coordinator:
             self._said.add(sentence)
             self.context.log.warning("not_attested", job=job_id, why=why)
 
+    def _say(self, job_id: int | None, why: str) -> None:
+        """Log once why there is no verdict."""
+        if why not in self._said:
+            self._said.add(why)
+            self.context.log.warning("cannot_judge", job=job_id, why=why)
+
     def _challenge(self, head: Head, job_id: int, number: int) -> Ruling | None:
+        self.access.step(job_id)
         view = observe(self.network, job_id, head, number)
         return challenge_ruling(self.network, view, lambda: self._result_errors(view))
 
@@ -192,6 +205,7 @@ class Coordinator:
         return self.judge(view.job_id).result_errors(view, patient=left > 1 - _GIVE_UP)
 
     def _innocent(self, head: Head, report_id: bytes, report: Report) -> bool | None:
+        self.access.step(report.job_id)
         view = observe(self.network, report.job_id, head, report.round_id)
         # The seed too: another one, after a reorg, makes another task of the same report.
         case = report_id, view.round.seed

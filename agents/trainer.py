@@ -248,7 +248,7 @@ class Trainer:
         name = submission_name(view.job_id, view.round_id, plan.manifest.seed)
         secret = self.commitments.get(name)
         if secret is None:
-            if not self.access.ready(view.job_id, node):
+            if not self.access.may_train(view.job_id, plan, node):
                 return None
             if not self._affords(view, plan, node, name):
                 return self._rest(view, node)

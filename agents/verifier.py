@@ -16,6 +16,8 @@ any time    of redundant tasks: run a sample again, and every one that is appeal
 
 from __future__ import annotations
 
+from functools import partial
+
 from agents.gauntlet.validator import Validator
 from agents.nodes.benchmark_checks import BenchmarkChecks
 from agents.protocol import formulas
@@ -44,6 +46,7 @@ from agents.tasks.recheck import Recheck
 from agents.training.local import device_name, device_of
 from agents.training.state import PayloadError
 from agents.verify.announcing import Announcements
+from agents.verify.disclosing import PayloadKeys
 from agents.verify.judging import result_errors
 from agents.verify.spot_checks import Finding, malformed, reexecute, suspects
 
@@ -69,6 +72,9 @@ class VerifierInJob:
             Gathering(context, network, self.reader),
         )
         self.announcements = Announcements(network, context, store)
+        self.payload_keys = PayloadKeys(
+            network, context, store, self.access.models, self.access.sealing
+        )
         self.upkeep = Upkeep(network, context.sender, _PATIENCE_S, context.settings.jitter_s)
         self._findings: dict[tuple[bytes, int], Finding] = {}
 
@@ -78,7 +84,12 @@ class VerifierInJob:
         if did or (node and not self.access.ready(view.job_id, node)):
             return did or self.upkeep.step(view)
         if node:
-            did = self.validator.step(view, node) or self.announcements.open_late(view, node)
+            sealed = self.access.seals(view.job_id)
+            did = (
+                (self.payload_keys.step(view.job_id, node) if sealed else None)
+                or self.validator.step(view, node)
+                or self.announcements.open_late(view, node)
+            )
             if did:
                 return did
             self.announcements.forget_before(view)
@@ -110,13 +121,13 @@ class VerifierInJob:
                 outcome = self.reader.outcome(view, submissions)
                 if outcome is None:
                     return None
-                findings = self._spot_check(view, outcome, submissions)
+                checked = self._spot_check(view, node, outcome, submissions)
         except StoreUnavailable:
             raise
         except (StoreError, PayloadError) as error:
             self.context.log.debug("cannot_prepare", round=view.round_id, why=str(error))
             return None
-        return self._announce(view, node, findings or [])
+        return self._announce(view, node, checked[0] if checked else [])
 
     # -- CHALLENGE -----------------------------------------------------------------------------
 
@@ -137,9 +148,10 @@ class VerifierInJob:
             outcome = self.reader.outcome(view, submissions, self.reader.proposed(view))
             if outcome is None:
                 return None
-            findings = self._spot_check(view, outcome, submissions)
-        if findings is None:
+            checked = self._spot_check(view, node, outcome, submissions)
+        if checked is None:
             return None
+        findings, complete = checked
         due: dict[int, Finding] = {}  # by node: who is convicted of one thing is invalid
         for finding in findings:
             if finding.violation is not None and not self._reported(view, node, finding):
@@ -147,13 +159,16 @@ class VerifierInJob:
         if due:
             did = None if self._is_urgent(view) else self._announce(view, node, [*due.values()])
             return did or self._report(view, node, [*due.values()])
+        if not complete:
+            return None  # what it could not check it doesn't attest
         crashpoint("verifier-before-attest")
         return self._judge(view, node)
 
     def _spot_check(
-        self, view: View, outcome: Outcome, submissions: list[Submission]
-    ) -> list[Finding] | None:
-        """Findings on the drawn and the suspicious nodes; one that was made before is kept.
+        self, view: View, node: int, outcome: Outcome, submissions: list[Submission]
+    ) -> tuple[list[Finding], bool] | None:
+        """Findings on the drawn and the suspicious nodes, one that was made before is kept; and
+        whether this verifier, `node`, holds the keys of the data that all of them worked on.
 
         None while a seed is not known: before the draw there is nothing to attest.
         """
@@ -162,29 +177,35 @@ class VerifierInJob:
         if inputs is None:
             return None
         due = suspects(inputs, self.store)
+        able = partial(self.access.may_check, view.job_id, inputs.plan, node)
+        shut = [suspect for suspect in due if not able(suspect)]
+        if shut:
+            self.context.log.debug("waiting_for_shard_keys", round=view.round_id, nodes=shut)
+            due = {suspect: why for suspect, why in due.items() if suspect not in shut}
         if self.context.settings.verifier.audit_all:
-            due = {s.reveal.node: ["audit_all"] for s in submissions if s.gradient is not None}
+            readable = (s.reveal.node for s in submissions if s.gradient is not None)
+            due |= {n: ["audit_all"] for n in readable if n not in (*due, *shut) and able(n)}
         found = malformed(inputs)
-        for node, why in due.items():
-            key = (inputs.audit_seed, node)
+        for suspect, why in due.items():
+            key = (inputs.audit_seed, suspect)
             if key not in self._findings:
                 self.context.log.info(
-                    "audit", round=view.round_id, of_node=node, why="; ".join(why)
+                    "audit", round=view.round_id, of_node=suspect, why="; ".join(why)
                 )
-                finding = self._reexecute(inputs, node)
+                finding = self._reexecute(inputs, suspect)
                 if finding is None:
                     continue
                 self._findings[key] = finding
                 self.context.log.info(
                     "verdict",
                     round=view.round_id,
-                    of_node=node,
+                    of_node=suspect,
                     verdict=finding.label,
                     why=finding.reason,
                 )
                 crashpoint("verifier-auditing")
             found.append(self._findings[key])
-        return found
+        return found, not shut
 
     def _reexecute(self, inputs: RoundInputs, node: int) -> Finding | None:
         """The finding; None when what it needs can't be had and time is short.

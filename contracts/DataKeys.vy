@@ -18,6 +18,9 @@
           key, sealed to the key that the node has in the registry now and had when it asked.
         - One answer to one request; a node asks again only when the data key or its own public key
           has changed. Nothing recorded for one job counts in another.
+        - Keys of single shards, or of payloads, travel in files: whoever discloses one records its
+          digest for a round, under its own name. Readers take files of the job's releaser, or of
+          whom else their rules name; nothing is decided here by a disclosure.
 
         Whether an envelope holds the announced key, only its receiver can tell: `key_id` is a
         commitment to the key. A released key can't be called back; changing it does not unseal what
@@ -47,6 +50,10 @@ _releasers: HashMap[uint256, address]
 # By job and node.
 request_of: public(HashMap[uint256, HashMap[uint256, IDataKeys.Request]])
 released: public(HashMap[uint256, HashMap[uint256, IDataKeys.Release]])
+
+# By account: the public key under which it is written to, such as a committee member, who is no
+# node of the registry.
+reader_key_of: public(HashMap[address, bytes32])
 
 
 @deploy
@@ -181,6 +188,37 @@ def release_key(
         envelope=envelope,
         by=msg.sender,
     )
+
+
+@external
+def set_reader_key(encryption_key: bytes32):
+    """
+    @notice Anybody: names the public key under which it is written to. A committee member needs one
+            before keys can be disclosed to it; being written to gives no right to anything.
+    @dev Reverts: "keys: no encryption key", "keys: reader key unchanged".
+    @param encryption_key An X25519 public key; not zero.
+    """
+    assert encryption_key != empty(bytes32), "keys: no encryption key"
+    old_key: bytes32 = self.reader_key_of[msg.sender]
+    assert encryption_key != old_key, "keys: reader key unchanged"
+    self.reader_key_of[msg.sender] = encryption_key
+    log IDataKeys.ReaderKeyChanged(account=msg.sender, old_key=old_key, new_key=encryption_key)
+
+
+@external
+def disclose_keys(job_id: uint256, round_id: uint256, digest: bytes32):
+    """
+    @notice Anybody: puts on record that it has published, for a round, a file of keys, each sealed
+            to its reader. One digest stands for all readers of the file. Who may be believed is for
+            readers to say: shards' keys come from the job's releaser.
+    @dev Reverts: "keys: no job", "keys: empty digest".
+    @param job_id The job.
+    @param round_id The round whose work the keys are needed for.
+    @param digest SHA2-256 of the file, as in its CID; not zero.
+    """
+    assert (staticcall ITrainingJobs(jobs).sponsor_of(job_id) != empty(address)), "keys: no job"
+    assert digest != empty(bytes32), "keys: empty digest"
+    log IDataKeys.KeysDisclosed(job_id=job_id, round_id=round_id, digest=digest, by=msg.sender)
 
 
 @view

@@ -16,12 +16,12 @@ from scripts._shared.node_options import node_of, node_options
 @click.command()
 @click.option(
     "--job",
-    type=click.Choice(("plain", "dso", "gauntlet", "pipeline")),
+    type=click.Choice(("plain", "dso", "gauntlet", "pipeline", "encrypted")),
     default="plain",
     show_default=True,
     help="plain: public data, re-execution. dso: private data, robust merging, a budget. "
     "gauntlet: nodes are paid by what their updates do to the loss. pipeline: each node holds one "
-    "stage of the model.",
+    "stage of the model. encrypted: nodes read what they were assigned, and nothing else.",
 )
 @click.option(
     "--codec",
@@ -29,9 +29,9 @@ from scripts._shared.node_options import node_of, node_options
     help="How updates travel in the job dso: polytope (its own), or semantic, ZIP-400's.",
 )
 @click.option(
-    "--trainers", type=int, help="Trainers, the job's cheats included (default: 8; 10; 11; 12)."
+    "--trainers", type=int, help="Trainers, the job's cheats included (default: 8; 10; 11; 12; 6)."
 )
-@click.option("--rounds", type=int, help="Rounds of the job (default: 10; 10; 12; 6).")
+@click.option("--rounds", type=int, help="Rounds of the job (default: 10; 10; 12; 6; 4).")
 @click.option(
     "--data",
     multiple=True,
@@ -72,11 +72,18 @@ def cli(
     # `ape run` imports every command to list them; torch is only needed by this one.
     from scripts._demo.demo import Options, run
     from scripts._demo.dso import DSO, by_semantic_gradients
+    from scripts._demo.encrypted import ENCRYPTED
     from scripts._demo.gauntlet import GAUNTLET
     from scripts._demo.pipeline import PIPELINE
     from scripts._demo.scenario import PLAIN
 
-    scenario = {"plain": PLAIN, "dso": DSO, "gauntlet": GAUNTLET, "pipeline": PIPELINE}[job]
+    scenario = {
+        "plain": PLAIN,
+        "dso": DSO,
+        "gauntlet": GAUNTLET,
+        "pipeline": PIPELINE,
+        "encrypted": ENCRYPTED,
+    }[job]
     if codec is not None and job != "dso":
         raise click.BadParameter(
             "only the job dso offers a choice: --job dso", param_hint="--codec"

@@ -106,6 +106,12 @@ _PACKING = (
         "--store", help="A folder, or the URL of a Kubo node (default: localnet's folder)."
     ),
     click.option("--data-key", type=FILE, help="Encrypt the data with this file of `keys new`."),
+    click.option(
+        "--one-key", is_flag=True, help="Seal all shards with that key, and none with its own."
+    ),
+    click.option(
+        "--shard-bytes", type=int, help="Plain bytes of a shard (default: 64 KiB, or 1 MiB)."
+    ),
     click.option("--passphrase-env", help="Variable with that file's passphrase (default: ask)."),
     click.option(
         "--though-attacks-pay", is_flag=True, help="Create it even if an attack on it pays."
@@ -171,7 +177,7 @@ def create(
     click.echo(f"Job {job_id}: {published.spec.rounds} rounds, {zoo(amount)} in escrow.")
     click.echo(f"Follow it with `ape run job show {job_id}`.")
     if key is not None:
-        click.echo(f"Its data is encrypted. Release the key with `ape run keys serve {job_id}`.")
+        click.echo(f"Its data is encrypted. Give its keys with `ape run keys serve {job_id}`.")
 
 
 @cli.command("pack", cls=ConnectedProviderCommand)
@@ -240,6 +246,8 @@ def _published(
     if key_file is not None:
         passphrase = read_passphrase(given["passphrase_env"], str(key_file))
         key = read_keystore(str(key_file), passphrase)
+    elif given["one_key"]:
+        raise click.UsageError("--one-key says how --data-key is used; name that too.")
     files = given["files"]
     documents = read_documents(files, given["field"]) if files else stdlib_corpus()
     read = {key: given[key].read_bytes() for key in ("model_config", "tokenizer") if given[key]}
@@ -250,6 +258,8 @@ def _published(
             fields,
             separator=given["separator"],
             data_key=key,
+            one_key=given["one_key"],
+            shard_bytes=given["shard_bytes"],
             **read,
         )
     except (SpecError, DataError) as error:
@@ -262,7 +272,9 @@ def _published(
     pipeline = published.spec.pipeline
     stages = 1 if pipeline is None else len(pipeline.layers)
     check_classes(network, published.spec.classes, given["few_verifiers"])
-    for sentence in _checking(network, terms, published):
+    seated = min(max(trainers, 2), terms.max_nodes)
+    shown = _shown(published, open_store(store), seated)
+    for sentence in (*_checking(network, terms, published), *shown):
         click.echo(f"Note: {sentence}.", err=True)
     for warning in (*published.warnings, *_too_few(stages, trainers)):
         click.echo(f"Warning: {warning}", err=True)
@@ -293,6 +305,17 @@ def _rounds(fields: dict[str, Any]) -> int:
     if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1:
         raise click.ClickException(f"rounds: {rounds!r} is no number of rounds.")
     return rounds
+
+
+def _shown(published: Any, store: Any, trainers: int) -> list[str]:
+    """What trainers will be shown of data whose shards have keys of their own."""
+    from agents.jobs.job import JobContext
+    from agents.jobs.seen import seen_sentence
+
+    job = JobContext(published.spec, store)
+    if not job.own_keys:
+        return []
+    return [seen_sentence(job.data, published.spec, trainers)]
 
 
 def _too_few(stages: int, trainers: int) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sponsor's commands for encrypted data: make a key, announce it, release it to nodes, list.
+"""A sponsor's commands for encrypted data: make a key, announce it, give keys to nodes, list.
 
 ape run keys new crane.key
 ape run keys serve --network ... --account sponsor 3 --key crane.key
@@ -25,9 +25,11 @@ from scripts._shared.operator import (
     Contracts,
     deployment_option,
     explained,
+    is_localnet,
     read_network_option,
     reading,
     rehearse,
+    store_of,
 )
 from scripts._shared.signing import signing, yes_option
 
@@ -37,6 +39,9 @@ passphrase_option = click.option(
 )
 key_option = click.option(
     "--key", "key_file", type=KEY_FILE, required=True, help="The key file that `new` made."
+)
+store_option = click.option(
+    "--store", help="A folder, or the URL of a Kubo node (default: localnet's folder)."
 )
 
 
@@ -153,6 +158,7 @@ def delegate(account: Any, job_id: int, releaser: str, yes: bool, deployment: Pa
 @passphrase_option
 @click.option("--once", is_flag=True, help="Answer what is open now and end.")
 @click.option("--every", type=float, default=5.0, show_default=True, help="Seconds between looks.")
+@store_option
 @yes_option
 @deployment_option
 @explained
@@ -163,26 +169,45 @@ def serve(
     passphrase_env: str | None,
     once: bool,
     every: float,
+    store: str | None,
     yes: bool,
     deployment: Path | None,
 ) -> None:
-    """Release the key of JOB_ID to every eligible node that asks, until Ctrl-C.
+    """Give nodes the keys of JOB_ID's data, until Ctrl-C.
 
-    A key that is not announced yet is announced first, when ACCOUNT is the sponsor.
+    Each round its trainers get the keys of the shards that they were assigned, verifiers those of
+    the nodes that were drawn, and committee members those that an open case takes. Of a job with
+    one key every eligible node that asks gets it. A key that is not announced yet is announced
+    first, when ACCOUNT is the sponsor.
     """
     from agents.runtime.errors import RpcDown
+    from agents.storage.content_store import open_store
+    from agents.storage.errors import StoreError
+    from scripts._shared.key_server import KeyServer
 
     key = _read_key(key_file, passphrase_env)
-    holder = _keyholder(Contracts(deployment), account, job_id, key)
+    contracts = Contracts(deployment)
+    network = contracts.network()
+    _check_job(network, job_id)
+    server = KeyServer(
+        network,
+        open_store(store_of(store, contracts.chain_id)),
+        job_id,
+        key,
+        account.address,
+        _sender(contracts, account),
+        click.echo,
+    )
+    holder = server.holder
     holder.check_releaser()
-    lines = [f"release the key of job {job_id} to every eligible node that asks, until you stop it"]
+    lines = [f"give nodes the keys of job {job_id} that are due to them, until you stop it"]
     with signing(account, lines, yes):
         if holder.announce():
             click.echo(f"Key {holder.key_id.hex()} is announced for job {job_id}.")
         while True:
             try:
-                holder.step()
-            except RpcDown as error:
+                server.step()
+            except (RpcDown, StoreError) as error:
                 if once:
                     raise
                 click.echo(f"{error} Trying again.")
@@ -194,17 +219,36 @@ def serve(
 @cli.command("list")
 @read_network_option
 @click.argument("job_id", type=int)
+@store_option
 @deployment_option
 @explained
-def show(choice: str, job_id: int, deployment: Path | None) -> None:
-    """List who asked for the key of JOB_ID, and who received which key, as the chain has it."""
+def show(choice: str, job_id: int, store: str | None, deployment: Path | None) -> None:
+    """List who was given which keys of JOB_ID, as the chain has it.
+
+    Of files of keys the store is asked, which --store names.
+    """
     from rich.console import Console
     from rich.table import Table
 
+    from agents.jobs.disclosed import Disclosures
+    from agents.storage.content_store import open_store
     from scripts._shared.keyholder import record
 
     network = reading(choice, deployment)
     _check_job(network, job_id)
+    if store is not None or is_localnet(network.deployment.chain_id):
+        opened = open_store(store_of(store, network.deployment.chain_id))
+        found = Disclosures(network, opened, job_id).read()
+        if found:
+            files = Table(title=f"Job {job_id}: keys that were disclosed")
+            for column in ("round", "to", "keys of", "in block", "by"):
+                files.add_column(column, overflow="fold")
+            for one in found:
+                for given in one.release.readers:
+                    what = f"{one.release.kind} {', '.join(map(str, given.items))}"
+                    place = (str(one.release.round), given.reader, what, str(one.block), one.by)
+                    files.add_row(*place)
+            Console().print(files)
     table = Table(title=f"Job {job_id}: who received which key")
     for column in ("node", "as", "asked in block", "key", "released in block", "by"):
         table.add_column(column, overflow="fold")
@@ -219,3 +263,43 @@ def show(choice: str, job_id: int, deployment: Path | None) -> None:
             entry.by or "",
         )
     Console().print(table)
+
+
+@cli.command("leaked")
+@read_network_option
+@click.argument("job_id", type=int)
+@click.argument("shown", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@store_option
+@deployment_option
+@explained
+def name_leak(
+    choice: str, job_id: int, shown: Path, store: str | None, deployment: Path | None
+) -> None:
+    """Say who had been given all of the shards' keys in the file SHOWN, one in hex on a line."""
+    from agents.jobs.disclosed import Disclosures
+    from agents.rounds.models import Models
+    from agents.storage.content_store import open_store
+    from agents.training.data import MAX_MANIFEST_BYTES, Dataset
+    from scripts._shared.leaks import places_of, receivers, suspects_of
+
+    network = reading(choice, deployment)
+    _check_job(network, job_id)
+    opened = open_store(store_of(store, network.deployment.chain_id))
+    try:
+        keys = [bytes.fromhex(line) for line in shown.read_text().split()]
+    except ValueError:
+        raise click.ClickException(f"{shown} must hold keys in hex, one on a line.") from None
+    if not all(len(key) == 32 for key in keys):
+        raise click.ClickException(f"{shown} holds something else than keys of 32 bytes.")
+    manifest = Models(network, opened).spec(job_id).data
+    dataset = Dataset.from_bytes(opened.get(manifest, MAX_MANIFEST_BYTES))
+    places = places_of(opened, dataset, keys)
+    if not places:
+        click.echo(f"None of these {len(keys)} keys opens a shard of job {job_id}.")
+        return
+    click.echo(f"They open shards {', '.join(map(str, sorted(places)))} of job {job_id}.")
+    found = suspects_of(receivers(Disclosures(network, opened, job_id).read()), places)
+    if found:
+        click.echo(f"Who had been given all of them: {', '.join(found)}; and the sponsor.")
+    else:
+        click.echo("No single node had been given all of them: several put theirs together.")

@@ -94,9 +94,14 @@ def fitted(spec: JobSpec, privacy: Privacy) -> dict[str, float]:
 def _data(spec: JobSpec, privacy: Privacy) -> list[str]:
     wrong = []
     if privacy.unit == "example" and spec.access != "local":
+        sealed = (
+            "; sealing the data changes nothing of that, because the sponsor and the verifiers of "
+            "a drawn node know what it was assigned"
+        )
         wrong.append(
             f'privacy "{spec.privacy}" needs access "local": a node may draw its samples in secret '
             "only from its own data; batches assigned in public earn no privacy"
+            + (sealed if spec.access == "encrypted" else "")
         )
     inner = chosen(spec.optimizer.inner, spec.optimizer.inner_options)
     if privacy.unit == "example" and not inner.makes_steps:

@@ -38,7 +38,7 @@ from agents.training.data import MAX_MANIFEST_BYTES, Dataset, DataSource, Reader
 from agents.training.documents import DataError
 from agents.training.flat import FlatModel
 from agents.training.model import init_state, template
-from agents.training.sealed_data import open_sealed
+from agents.training.sealed_data import key_for, open_sealed
 from agents.training.slices import Slices, init_stages, stage_template
 from agents.training.spec import MAX_SPEC_BYTES, JobSpec, SpecError
 from agents.training.state import Shapes, State
@@ -87,10 +87,13 @@ class DataLocked(StoreError):
     """The job's data is encrypted, and nobody gave this agent the key."""
 
 
-KeySource = Callable[[], bytes | None]
+DataKeys = bytes | Mapping[int, bytes]
+"""The sponsor's secret, which opens every shard, or keys of single shards by place."""
+
+KeySource = Callable[[], DataKeys | None]
 
 
-def _no_key() -> bytes | None:
+def _no_key() -> DataKeys | None:
     return None
 
 
@@ -100,7 +103,8 @@ class JobContext:
     `shapes`: model tensors. `slices`: where the model is cut, None if a node holds it whole; then
     `shapes` are those of all stages together. Then the job's mechanisms.
 
-    `key`: gives the 32-byte key of encrypted data, None while it is not held. `memory`: bytes that
+    `key`: gives the keys of encrypted data, None while none is held; it is asked again for each
+    shard that has a key of its own. `memory`: bytes that
     the job may take, by default three quarters of the machine's. SpecError for a spec or a manifest
     that can't be used, or that asks for more; nothing of their size is built before.
     """
@@ -144,9 +148,15 @@ class JobContext:
         else:
             check_stages(spec, self.slices, self._stages, self._memory)
         try:
-            check_data(spec, Dataset.from_bytes(store.get(spec.data, MAX_MANIFEST_BYTES)))
+            self._dataset = Dataset.from_bytes(store.get(spec.data, MAX_MANIFEST_BYTES))
+            check_data(spec, self._dataset)
         except DataError as error:
             raise SpecError(f"data: {error}") from error
+        if self.own_keys and spec.access != "encrypted":
+            raise SpecError(
+                f'data: its shards are sealed, each with a key of its own; access "{spec.access}" '
+                'gives nobody a key, set "encrypted"'
+            )
 
     def _sharing_codec(self) -> Codec:
         """What payloads between full synchronisations are made by; `codec` where there are none."""
@@ -196,15 +206,33 @@ class JobContext:
         """Steps that the trace of a task of `steps` steps shows."""
         return steps if self.traced else 0
 
+    @property
+    def own_keys(self) -> bool:
+        """Whether each shard of the data is sealed with a key of its own."""
+        return self._dataset.key_salt is not None
+
     @cached_property
     def data(self) -> DataSource:
-        """The job's batches. Raises DataLocked while the key of encrypted data is not held."""
+        """The job's batches. Raises DataLocked while the one key of encrypted data is not held.
+
+        Where each shard has a key, reading a batch raises it while those of its shards are not.
+        """
         if self.spec.access != "encrypted":
             return DataSource(self._store, self.spec)
+        if self.own_keys:
+            return DataSource(open_sealed(self._store, self._shard_key, self.spec.data), self.spec)
         key = self._key()
-        if key is None:
+        if not isinstance(key, bytes):
             raise DataLocked("the data of this job is encrypted and its key is not held here")
         return DataSource(open_sealed(self._store, key, self.spec.data), self.spec)
+
+    def _shard_key(self, index: int) -> bytes:
+        held = self._key()
+        if isinstance(held, bytes):
+            return key_for(self._dataset, held)(index)
+        if held is None or index not in held:
+            raise DataLocked(f"the key of shard {index} was not given to this node")
+        return held[index]
 
     def stage_shapes(self, index: int) -> Shapes:
         """The tensors of stage 0.. of a split model; ValueError if there is no such stage."""
@@ -277,10 +305,10 @@ class JobContexts:
         self,
         network: Network,
         store: ContentStore,
-        key_of: Callable[[int], bytes | None] | None = None,
+        key_of: Callable[[int], DataKeys | None] | None = None,
         memory: int | None = None,
     ) -> None:
-        """`key_of`: the data key of a job by its id, None while it is not held. `memory`: as for
+        """`key_of`: the keys of a job's data by its id, None while none is held. `memory`: as for
         JobContext."""
         self._network = network
         self._store = store

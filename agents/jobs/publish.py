@@ -112,6 +112,8 @@ def publish_job(
     tokenizer: bytes | None = None,
     separator: int | None = None,
     data_key: bytes | None = None,
+    one_key: bool = False,
+    shard_bytes: int | None = None,
 ) -> Published:
     """Pack the documents, build the genesis model and put both with the spec into the store.
 
@@ -122,7 +124,10 @@ def publish_job(
         model_config: a Hugging Face config.json, for `model.kind: transformers`.
         tokenizer: a Hugging Face tokenizer.json; None trains on bytes.
         separator: token between documents; required with a tokenizer.
-        data_key: 32 bytes that the shards are sealed with; sets `access: encrypted`.
+        data_key: 32 secret bytes, from which each shard's key is derived; sets
+            `access: encrypted`.
+        one_key: seal all shards with `data_key` itself.
+        shard_bytes: plain bytes of a shard; by default those of `pack` and `pack_sealed`.
 
     Raises:
         SpecError: a field is unknown, out of range or names a mechanism that does not exist or
@@ -138,12 +143,13 @@ def publish_job(
         raise SpecError(
             'access "encrypted" and a data key belong together; make one with `keys new`'
         )
+    options: dict[str, Any] = {"tokenizer": tokenizer, "separator": separator}
+    if shard_bytes is not None:
+        options["shard_bytes"] = shard_bytes
     if data_key is None:
-        fields["data"] = pack(documents, store, tokenizer=tokenizer, separator=separator)
+        fields["data"] = pack(documents, store, **options)
     else:
-        fields["data"] = pack_sealed(
-            documents, store, data_key, tokenizer=tokenizer, separator=separator
-        )
+        fields["data"] = pack_sealed(documents, store, data_key, one_key, **options)
     if model_config is not None:
         model = {"kind": "transformers", **fields.get("model", {})}
         fields["model"] = {**model, "config_cid": store.put_bytes(model_config)}

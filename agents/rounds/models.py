@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from agents.jobs.job import JobContext, JobContexts
+from agents.jobs.job import DataKeys, JobContext, JobContexts
 from agents.jobs.model_files import WrongModel, changed, read_model
 from agents.protocol.network import Network
 from agents.protocol.structs import LedgerEntry
@@ -55,11 +55,11 @@ class Models:
         self,
         network: Network,
         store: ContentStore,
-        key_of: Callable[[int], bytes | None] | None = None,
+        key_of: Callable[[int], DataKeys | None] | None = None,
         tell: Callable[[CaughtUp], None] = _unheard,
         memory: int | None = None,
     ) -> None:
-        """`key_of`: the key of a job's encrypted data by the job's id, None while not held.
+        """`key_of`: the keys of a job's encrypted data by the job's id, None while none is held.
 
         `tell`: called when a model was rebuilt, unless that was one round's ordinary step.
 

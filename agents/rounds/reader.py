@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from agents.jobs.job import JobContext
 from agents.jobs.model_files import stage_of
@@ -38,7 +38,6 @@ from agents.rounds.outcome import Merging, Outcome, finish, merge
 from agents.rounds.plan import Plan, Plans
 from agents.rounds.release import draw, published
 from agents.rounds.report import ReportError, RoundReport
-from agents.rounds.sealing import Sealing
 from agents.rounds.shares import Shares, max_record_bytes, read_statements
 from agents.rounds.submissions import Submission, Unseal, fetch, shut
 from agents.storage.content_store import ContentStore
@@ -50,6 +49,14 @@ _KEPT = 4
 _Key = tuple[bytes, ...]
 # (job, round) -> shares of the newest scored round before it, by node.
 Standings = Callable[[int, int], Mapping[int, int]]
+
+
+class Opening(Protocol):
+    """Opens sealed payloads for somebody: a round's reader, or a committee member."""
+
+    def open(self, raw: bytes, view: View) -> bytes:
+        """The payload in `raw`. Raises NotForUs, SealError."""
+        ...
 
 
 class RoundReader:
@@ -66,7 +73,7 @@ class RoundReader:
         device: str,
         *,
         models: Models | None = None,
-        sealing: Sealing | None = None,
+        sealing: Opening | None = None,
         folder: Path | None = None,
         standings: Standings | None = None,
     ) -> None:

@@ -2,9 +2,10 @@
 """Payloads that only a round's aggregators and verifiers may read (`privacy: aggregate`).
 
 Rule: a payload is sealed for every aggregator and verifier of the round's snapshot that had an
-encryption key when the round opened; one that leaves somebody out is refused by all. Trainers,
-committee and auditors can't read it. They see the noised update only, and say so instead of judging
-the payload.
+encryption key when the round opened; one that leaves somebody out is refused by all. Trainers and
+auditors can't read it. They see the noised update only, and say so instead of judging the payload.
+Committee members read it while a case is before them: verifiers then disclose its key to them
+(`agents.verify.disclosing`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from agents.protocol.network import Network
 from agents.protocol.view import View
 from agents.runtime.wallet import Identity
 from agents.storage.envelope import Purpose, is_usable
-from agents.storage.sealed_payload import open_payload, seal_payload
+from agents.storage.sealed_payload import open_payload, payload_key, seal_payload
 
 
 class Sealing:
@@ -60,6 +61,13 @@ class Sealing:
             self._identity.open,
             lambda n, k: self._purpose(view.job_id, n, k),
             self.readers(view),
+        )
+
+    def key(self, raw: bytes, view: View) -> bytes:
+        """The key of the payload in `raw`, to be disclosed. Raises NotForUs, SealError."""
+        node = self._network.node_of(self._operator)
+        return payload_key(
+            raw, node, self._identity.open, lambda n, k: self._purpose(view.job_id, n, k)
         )
 
     def _purpose(self, job_id: int, node: int, key_id: bytes) -> Purpose:

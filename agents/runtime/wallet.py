@@ -34,7 +34,7 @@ from agents.runtime import logs
 from agents.runtime.errors import WalletError
 from agents.runtime.files import SETTINGS_BYTES, read_json
 from agents.storage.durable import write_atomic
-from agents.storage.envelope import Purpose, open_key
+from agents.storage.envelope import Purpose, open_box, open_key
 
 _ENCRYPTION_LABEL = b"menagerie node encryption key v1"
 
@@ -90,6 +90,10 @@ class Identity:
         key = open_key(envelope, self._private, purpose)
         logs.redact(key.hex())
         return key
+
+    def open_box(self, box: bytes, info: bytes) -> bytes:
+        """What was sealed for this node and this `info`. Raises EnvelopeError."""
+        return open_box(box, self._private, info)
 
 
 def recover_typed(

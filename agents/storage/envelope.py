@@ -27,7 +27,8 @@ from agents.storage.sealed import KEY_BYTES, key_id_of
 _VERSION: Final = b"\x01"
 _LABEL: Final = b"menagerie data key envelope v1"
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
-ENVELOPE_BYTES: Final = len(_VERSION) + 32 + KEY_BYTES + 16
+BOX_BYTES: Final = len(_VERSION) + 32 + 16  # what sealing adds
+ENVELOPE_BYTES: Final = BOX_BYTES + KEY_BYTES
 
 
 class EnvelopeError(ValueError):
@@ -62,12 +63,39 @@ def seal_key(key: bytes, recipient: bytes, purpose: Purpose) -> bytes:
     if key_id_of(key) != purpose.key_id:
         raise EnvelopeError(f"This key is not the key {purpose.key_id.hex()} that is to be sent.")
     try:
+        return seal_box(key, recipient, purpose.to_bytes())
+    except EnvelopeError as error:
+        raise EnvelopeError(
+            f"{error} Node {purpose.node_id} must set its encryption key."
+        ) from None
+
+
+def seal_box(plain: bytes, recipient: bytes, info: bytes) -> bytes:
+    """Encrypt bytes to a 32-byte X25519 public key, for what `info` says; BOX_BYTES are added.
+
+    Raises EnvelopeError when the recipient is no usable public key.
+    """
+    try:
         public = X25519PublicKey.from_public_bytes(recipient)
-        return _VERSION + _SUITE.encrypt(key, public, info=purpose.to_bytes())
+        return _VERSION + _SUITE.encrypt(plain, public, info=info)
     except (ValueError, InvalidTag):
         raise EnvelopeError(
-            f"{recipient.hex()} is no X25519 public key that can be encrypted to; node "
-            f"{purpose.node_id} must set its encryption key."
+            f"{recipient.hex()} is no X25519 public key that can be encrypted to."
+        ) from None
+
+
+def open_box(box: bytes, private: X25519PrivateKey, info: bytes) -> bytes:
+    """What was sealed to this key for `info`.
+
+    Raises EnvelopeError: another version, cut off, altered, or made for another key or purpose.
+    """
+    if len(box) < BOX_BYTES or not box.startswith(_VERSION):
+        raise EnvelopeError("It is cut off, or of another version than 01.")
+    try:
+        return bytes(_SUITE.decrypt(box[1:], private, info=info))
+    except (ValueError, InvalidTag):
+        raise EnvelopeError(
+            "It was made for another encryption key or another purpose, or was altered."
         ) from None
 
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shards that only holders of their job's key can read: streamed, authenticated encryption.
+"""Shards that only holders of a key can read: streamed, authenticated encryption.
+
+The key is the job's, or the shard's own (`shard_key`); this format is the same for both, and its
+header names the key that opens the shard.
 
 Rule: no plain byte is given out before its segment has been authenticated, and a shard that is cut
 off, reordered, altered, in another's place or under another key is refused with a sentence.
@@ -24,7 +27,7 @@ from __future__ import annotations
 
 import io
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, Final, Protocol
 
 from cryptography.exceptions import InvalidTag
@@ -44,6 +47,7 @@ HEADER_BYTES: Final = _FIXED + 32 + 4 + _SALT + _PREFIX
 _MAX_SEGMENTS: Final = 2**32
 _ID_LABEL: Final = b"menagerie data key id v1"
 _SHARD_LABEL: Final = b"menagerie sealed shard v1"
+_OWN_KEY_LABEL: Final = b"menagerie key of one shard v1"
 
 
 class SealError(StoreError):
@@ -68,6 +72,29 @@ def key_id_of(key: bytes) -> bytes:
     Raises ValueError unless the key has 32 bytes.
     """
     return _derive(key, None, _ID_LABEL)
+
+
+def shard_key(master: bytes, salt: bytes, index: int) -> bytes:
+    """The key of shard `index` (0 to 2^32 - 1) of one dataset, from the sponsor's one secret.
+
+    HKDF-SHA256 with the dataset's public random salt: whoever holds some shards' keys learns
+    nothing about another's, and a secret that serves two datasets gives other keys in each. Raises
+    ValueError unless master and salt have 32 bytes.
+    """
+    if len(salt) != KEY_BYTES:
+        raise ValueError(f"a dataset's salt has {KEY_BYTES} bytes, got {len(salt)}")
+    return _derive(master, salt, _OWN_KEY_LABEL + index.to_bytes(4, "big"))
+
+
+def key_id_in(sealed: bytes) -> bytes:
+    """The id of the key that opens a sealed shard, as its first bytes name it.
+
+    Whether a leaked key is genuine anybody can tell by that, without the shard's text. Raises
+    SealError if these bytes are no sealed shard.
+    """
+    if not sealed.startswith(_MAGIC + _VERSION) or len(sealed) < HEADER_BYTES:
+        raise SealError("These bytes are no sealed shard: the header is another.")
+    return sealed[_FIXED : _FIXED + 32]
 
 
 def sealed_size(plain_bytes: int) -> int:
@@ -122,12 +149,17 @@ class SealedStore:
     bytes and the key are never written anywhere.
     """
 
-    def __init__(self, store: Reader, key: bytes, shards: Sequence[str]) -> None:
-        """`shards`: the CIDs of the sealed shards, in the manifest's order.
+    def __init__(
+        self, store: Reader, key: bytes | Callable[[int], bytes], shards: Sequence[str]
+    ) -> None:
+        """`key`: the key of all shards, or what gives that of the shard in a place; it is asked
+        each time, and what it raises is passed on. `shards`: the CIDs of the sealed shards, in the
+        manifest's order.
 
         Raises ValueError for a key that is not 32 bytes, SealError for a shard listed twice.
         """
-        self.key_id = key_id_of(key)
+        if isinstance(key, bytes):
+            key_id_of(key)  # refuses another length here, and not at the first shard
         self._store = store
         self._key = key
         self._places = {cid: index for index, cid in enumerate(shards)}
@@ -142,8 +174,9 @@ class SealedStore:
         place = self._places.get(cid)
         if place is None:
             return self._store.get(cid, max_bytes)
+        key = self._key if isinstance(self._key, bytes) else self._key(place)
         plain = io.BytesIO()
-        unseal(io.BytesIO(self._store.get(cid, sealed_size(max_bytes))), plain, self._key, place)
+        unseal(io.BytesIO(self._store.get(cid, sealed_size(max_bytes))), plain, key, place)
         return plain.getvalue()
 
 

@@ -16,7 +16,7 @@ Numbers are big-endian.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from agents.storage.envelope import ENVELOPE_BYTES, EnvelopeError, Purpose, seal_key
@@ -83,6 +83,58 @@ def open_payload(
         NotForUs: there is no envelope for this node, or it doesn't open.
         SealError: these bytes are no sealed payload, were altered, or leave a reader out.
     """
+    envelopes, body = _split(raw, readers)
+    plain = io.BytesIO()
+    unseal(io.BytesIO(body), plain, _own_key(envelopes, body, node, unwrap, purpose_of), 0)
+    return plain.getvalue()
+
+
+def payload_key(
+    raw: bytes, node: int, unwrap: Callable[[bytes, Purpose], bytes], purpose_of: PurposeOf
+) -> bytes:
+    """The 32-byte key of a payload that `node` can open. Raises NotForUs, SealError."""
+    envelopes, body = _split(raw, ())
+    return _own_key(envelopes, body, node, unwrap, purpose_of)
+
+
+def open_with(raw: bytes, keys: Iterable[bytes], readers: Collection[int] = ()) -> bytes:
+    """The payload, for whoever was told its key. The payload itself says which of `keys` that is.
+
+    Raises:
+        NotForUs: none of these keys is that of the payload.
+        SealError: as `open_payload`.
+    """
+    _, body = _split(raw, readers)
+    wanted = _key_id_of(body)
+    key = next((key for key in keys if key_id_of(key) == wanted), None)
+    if key is None:
+        raise NotForUs("the key of the sealed payload was not disclosed")
+    plain = io.BytesIO()
+    unseal(io.BytesIO(body), plain, key, 0)
+    return plain.getvalue()
+
+
+def _key_id_of(body: bytes) -> bytes:
+    return body[_KEY_ID_AT : _KEY_ID_AT + 32]
+
+
+def _own_key(
+    envelopes: Mapping[int, bytes],
+    body: bytes,
+    node: int,
+    unwrap: Callable[[bytes, Purpose], bytes],
+    purpose_of: PurposeOf,
+) -> bytes:
+    if node not in envelopes:
+        raise NotForUs(f"the payload is not sealed for node {node}")
+    try:
+        return unwrap(envelopes[node], purpose_of(node, _key_id_of(body)))
+    except EnvelopeError as error:
+        raise NotForUs(str(error)) from error
+
+
+def _split(raw: bytes, readers: Collection[int]) -> tuple[dict[int, bytes], bytes]:
+    """Envelopes by node, and the sealed part; SealError as `open_payload`."""
     count = int.from_bytes(raw[_HEAD - 2 : _HEAD], "big")
     if raw[: len(_MAGIC)] != _MAGIC or raw[len(_MAGIC) : len(_MAGIC) + 1] != _VERSION:
         raise SealError(
@@ -97,14 +149,4 @@ def open_payload(
     left_out = sorted(set(readers) - envelopes.keys())
     if left_out:
         raise SealError(f"The payload is not sealed for node {left_out[0]}, which must read it.")
-    body = raw[_HEAD + count * _ENTRY :]
-    key_id = body[_KEY_ID_AT : _KEY_ID_AT + 32]
-    if node not in envelopes:
-        raise NotForUs(f"the payload is not sealed for node {node}")
-    try:
-        key = unwrap(envelopes[node], purpose_of(node, key_id))
-    except EnvelopeError as error:
-        raise NotForUs(str(error)) from error
-    plain = io.BytesIO()
-    unseal(io.BytesIO(body), plain, key, 0)
-    return plain.getvalue()
+    return envelopes, raw[_HEAD + count * _ENTRY :]

@@ -5,12 +5,12 @@ Shards are plain little-endian arrays of uint8 (bytes), uint16 or uint32 tokens,
 a dataset manifest. Sequence i covers tokens i*seq_len .. i*seq_len+seq_len of the concatenated
 shards; the last ``val_fraction`` of the sequences is validation and is never trained on. Batch
 b belongs to epoch b // batches_per_epoch, whose order is a shuffle of the training sequences; the
-rest that fills no batch is left out of that epoch.
+rest that fills no batch is left out of that epoch. Where each shard has a key of its own, sequences
+lie within shards and an epoch goes shard by shard (``agents.training.layout``).
 """
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Literal, Protocol
@@ -18,13 +18,21 @@ from typing import Annotated, Any, Literal, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 from torch import Tensor
 
 from agents.storage.canonical import dumps, loads
 from agents.training.documents import DataError
-from agents.training.order import BatchOrder
-from agents.training.spec import Cid, JobSpec, describe
+from agents.training.layout import Across, Layout, Within
+from agents.training.spec import Cid, JobSpec, describe, is_none
 
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 MAX_SHARD_BYTES = 256 * 1024 * 1024
@@ -33,6 +41,7 @@ _CACHE_BYTES = 512 * 1024 * 1024
 SEPARATOR = 0  # the byte between documents of a byte-level dataset
 
 Count = Annotated[int, Strict(), Field(ge=1, le=2**62)]
+Salt = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Reader(Protocol):
@@ -62,7 +71,12 @@ class Shard(BaseModel):
 
 
 class Dataset(BaseModel):
-    """The dataset manifest. ``tokenizer`` is the CID of a tokenizer.json, None for bytes."""
+    """The dataset manifest. ``tokenizer`` is the CID of a tokenizer.json, None for bytes.
+
+    ``key_salt``: the public salt that keys of single shards are derived with, where each sealed
+    shard has one. Without it the field is left out of the canonical bytes, so manifests from before
+    it keep theirs.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     version: Literal[1] = 1
@@ -70,6 +84,7 @@ class Dataset(BaseModel):
     vocab_size: Annotated[int, Strict(), Field(ge=2, le=1_000_000)] = 256
     tokenizer: Cid | None = None
     shards: Annotated[tuple[Shard, ...], Field(min_length=1, max_length=100_000)]
+    key_salt: Salt | None = Field(default=None, exclude_if=is_none)
 
     @model_validator(mode="after")
     def _bounded(self) -> Dataset:
@@ -231,17 +246,18 @@ class DataSource:
                 f"{spec.model.vocab_size}"
             )
         self._seq, self.batch_size = spec.optimizer.seq_len, spec.optimizer.batch_size
-        total = (self.dataset.tokens - 1) // self._seq
-        self.val_sequences = max(1, math.ceil(total * spec.val_fraction))
-        self.train_sequences = total - self.val_sequences
-        self._order = BatchOrder(self.train_sequences, self.batch_size, spec.data_seed)
-        self.batches_per_epoch = self._order.batches_per_epoch
-        if self.batches_per_epoch < 1:
-            raise DataError(
-                f"{self.dataset.tokens} tokens give {total} sequences of {self._seq}, too few for "
-                f"a batch of {self.batch_size} and validation; add data or shrink them"
-            )
         counts = [shard.tokens for shard in self.dataset.shards]
+        kind = Across if self.dataset.key_salt is None else Within
+        self._layout: Layout = kind(counts, self._seq, spec.val_fraction)
+        self.train_sequences, self.val_sequences = self._layout.train, self._layout.val
+        if self.train_sequences < self.batch_size or self.val_sequences < 1:
+            raise DataError(
+                f"{self.dataset.tokens} tokens give {self.train_sequences + self.val_sequences} "
+                f"sequences of {self._seq}, too few for a batch of {self.batch_size} and "
+                "validation; add data or shrink them"
+            )
+        self._order = self._layout.order(self.batch_size, spec.data_seed)
+        self.batches_per_epoch = self._order.batches_per_epoch
         self._starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
         self._cache: OrderedDict[int, NDArray[np.integer[Any]]] = OrderedDict()
 
@@ -251,12 +267,20 @@ class DataSource:
 
     def val_batches(self, count: int) -> list[Tensor]:
         """At most ``count`` validation batches, spread evenly over the validation split."""
-        wanted = min(self.val_sequences, count * self.batch_size)
-        rows = self.train_sequences + np.arange(wanted) * self.val_sequences // wanted
+        rows = self._val_rows(count)
         return [
             self.sequences(part)
-            for part in np.split(rows, range(self.batch_size, wanted, self.batch_size))
+            for part in np.split(rows, range(self.batch_size, len(rows), self.batch_size))
         ]
+
+    def shards_of(self, ranges: Iterable[tuple[int, int]]) -> frozenset[int]:
+        """Places of the shards that the batches of these half-open ranges lie in."""
+        rows = [self.rows_of(first, last).reshape(-1) for first, last in ranges]
+        return self._shards(np.concatenate([np.empty(0, np.int64), *rows]))
+
+    def shards_measured(self, count: int) -> frozenset[int]:
+        """Places of the shards that ``val_batches(count)`` lie in."""
+        return self._shards(self._val_rows(count))
 
     def encode(self, documents: Iterable[bytes]) -> NDArray[np.integer[Any]]:
         """Other texts as this dataset's tokens, in its dtype, one separator after each.
@@ -290,13 +314,26 @@ class DataSource:
 
         Numbers from ``train_sequences`` on are of the validation split.
         """
-        sequences = np.stack([self._read(int(row) * self._seq, self._seq + 1) for row in rows])
+        starts = self._layout.starts(rows)
+        sequences = np.stack([self._read(int(start), self._seq + 1) for start in starts])
         if int(sequences.max()) >= self.dataset.vocab_size:
             raise DataError(
                 f"token {int(sequences.max())} is outside the dataset's vocabulary of "
                 f"{self.dataset.vocab_size}"
             )
         return torch.from_numpy(sequences)
+
+    def _val_rows(self, count: int) -> NDArray[np.int64]:
+        wanted = min(self.val_sequences, count * self.batch_size)
+        rows: NDArray[np.int64] = np.arange(wanted) * self.val_sequences // wanted
+        return self.train_sequences + rows
+
+    def _shards(self, rows: NDArray[np.int64]) -> frozenset[int]:
+        starts = self._layout.starts(rows)
+        ends = starts + self._seq
+        first, last = (np.searchsorted(self._starts, at, "right") - 1 for at in (starts, ends))
+        pairs = np.unique(np.stack([first, last], axis=1), axis=0).tolist()
+        return frozenset(shard for low, high in pairs for shard in range(low, high + 1))
 
     def _read(self, start: int, length: int) -> NDArray[np.int64]:
         out = np.empty(length, np.int64)

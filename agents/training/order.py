@@ -92,3 +92,55 @@ class BatchOrder:
             found.append(shuffled(key, self._sequences, places))
             first += until - batch
         return np.concatenate(found).reshape(-1, self._batch)
+
+
+class ShardOrder:
+    """As `BatchOrder`, shard by shard: the shards of an epoch are shuffled, then the sequences of
+    each among themselves.
+
+    Neighbouring batches so lie in few shards, and a node that is assigned a run of batches needs
+    few of them. The price is that sequences of different shards mix less.
+
+    Attributes:
+        batches_per_epoch: batches of one pass.
+    """
+
+    def __init__(self, counts: NDArray[np.int64], batch_size: int, seed: int) -> None:
+        """`counts`: sequences of each shard, numbered through in this order."""
+        self._counts, self._batch, self._seed = counts, batch_size, seed
+        self._first = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        self.batches_per_epoch = int(self._first[-1]) // batch_size
+        self._latest: tuple[int, NDArray[np.int64]] = (-1, self._first)  # an epoch and its shards
+
+    def rows(self, index: int) -> NDArray[np.int64]:
+        """Numbers of the sequences of batch ``index`` >= 0, int64 [batch_size]."""
+        return self.rows_of(index, index + 1).reshape(-1)
+
+    def rows_of(self, first: int, last: int) -> NDArray[np.int64]:
+        """The `rows` of batches ``first`` to ``last`` - 1, int64 [last - first, batch_size]."""
+        found = [np.empty((0, self._batch), np.int64)]
+        while first < last:
+            epoch, batch = divmod(first, self.batches_per_epoch)
+            until = min(batch + last - first, self.batches_per_epoch)
+            places = np.arange(batch * self._batch, until * self._batch)
+            found.append(self._at(epoch, places).reshape(-1, self._batch))
+            first += until - batch
+        return np.concatenate(found)
+
+    def _at(self, epoch: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sequences at places of an epoch's order."""
+        if self._latest[0] != epoch:
+            key = derive_key("order", self._seed, epoch)
+            every = np.arange(len(self._counts))
+            self._latest = epoch, shuffled(key, len(self._counts), every)
+        shards = self._latest[1]
+        ends = np.cumsum(self._counts[shards])
+        rows = np.empty(len(places), np.int64)
+        which = np.searchsorted(ends, places, "right")
+        for turn in np.unique(which):
+            shard, mine = int(shards[turn]), which == turn
+            count = int(self._counts[shard])
+            own = derive_key("order", self._seed, epoch, shard)
+            within = shuffled(own, count, places[mine] - (int(ends[turn]) - count))
+            rows[mine] = int(self._first[shard]) + within
+        return rows

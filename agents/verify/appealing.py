@@ -87,7 +87,7 @@ class OwnAppeals:
         self._context = context
         self._store = store
         self._publish = publish
-        self._judge = Judge(network, store, reader.device, self._unsure, reader)
+        self._judge = Judge(network, store, reader.device, self._unsure, reader=reader)
         self._findings: dict[Case, Finding] = {}
         self._pauses: dict[Case, tuple[float, float]] = {}  # how long, and until when
         self._said: list[tuple[Case | None, str]] = []

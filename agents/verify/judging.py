@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from agents.jobs.job import DataLocked
 from agents.protocol.network import Network
 from agents.protocol.view import View
+from agents.rounds.member_access import MemberAccess
 from agents.rounds.outcome import disagreements
 from agents.rounds.reader import RoundReader
 from agents.rounds.report import UNAVAILABLE, ReportError
@@ -74,8 +76,9 @@ def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] |
 class Judge:
     """Everything a committee member needs to recompute; made when the first case comes up.
 
-    `tell`: hears once, in a sentence, of a node that this machine has no word on. `reader`: by
-    default one without the key of any encrypted data.
+    `tell`: hears once, in a sentence, of a node that this machine has no word on. `access`: what
+    the member can read of encrypted data and sealed payloads; without it there is no verdict on
+    them. `reader`: of rounds; by default one of its own with that access.
     """
 
     def __init__(
@@ -84,22 +87,34 @@ class Judge:
         store: ContentStore,
         device: str,
         tell: Callable[[str], None] = lambda why: None,
+        access: MemberAccess | None = None,
         reader: RoundReader | None = None,
     ) -> None:
-        self.reader = reader or RoundReader(network, store, device_of(device))
+        self.reader = reader or RoundReader(
+            network,
+            store,
+            device_of(device),
+            models=None if access is None else access.models,
+            sealing=access,
+        )
         self._tell = tell
         self._no_word: set[tuple[int, int, bytes, int]] = set()
 
     def result_errors(self, view: View, patient: bool) -> list[str] | None:
-        """See `result_errors` above."""
-        return result_errors(self.reader, view, patient)
+        """See `result_errors` above. None too while keys of what it takes are not disclosed."""
+        try:
+            return result_errors(self.reader, view, patient)
+        except DataLocked as locked:
+            self._tell(f"round {view.round_id} of job {view.job_id} can't be judged yet: {locked}")
+            return None
 
     def is_innocent(self, view: View, node: int) -> bool | None:
         """Whether a node's work in the round of `view` is right; None while it can't be had.
 
-        None too where the job lists determinism classes and this machine finds the work near, but
-        is not of the class that the node states: verifiers of that class may have found skipped
-        steps that it can't see, and would be slashed for it.
+        So it is while keys of the node's data are not disclosed. None too where the job lists
+        determinism classes and this machine finds the work near, but is not of the class that the
+        node states: verifiers of that class may have found skipped steps that it can't see, and
+        would be slashed for it.
         """
         found = self.finding(view, node)
         return None if found is None else found.violation is None
@@ -116,15 +131,19 @@ class Judge:
         inputs = self.reader.inputs(view, submissions)
         if inputs is None:
             return None
-        if inputs.job.spec.butterfly:
-            report = self.reader.proposed(view)
-            outcome = None if report is None else self.reader.outcome(view, submissions, report)
-            if outcome is not None:
-                inputs = replace(inputs, lies=outcome.lies)
-        for finding in malformed(inputs):
-            if finding.node == node:
-                return finding
-        found = reexecute(inputs, node, self.reader.device, self.reader.store)
+        try:
+            if inputs.job.spec.butterfly:
+                report = self.reader.proposed(view)
+                outcome = None if report is None else self.reader.outcome(view, submissions, report)
+                if outcome is not None:
+                    inputs = replace(inputs, lies=outcome.lies)
+            for finding in malformed(inputs):
+                if finding.node == node:
+                    return finding
+            found = reexecute(inputs, node, self.reader.device, self.reader.store)
+        except DataLocked as locked:
+            self._tell(f"node {node} in round {view.round_id} can't be judged yet: {locked}")
+            return None
         if found.near and inputs.job.spec.classes:
             self._no_word.add(case)
             self._tell(

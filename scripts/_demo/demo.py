@@ -31,12 +31,14 @@ from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
 from agents.runtime.pace import stretched
 from agents.storage.content_store import open_store
+from agents.storage.sealed import new_key
 from agents.training.state import save_state
 from scripts._demo import typed
 from scripts._demo.killing import Killing
 from scripts._demo.replayable import commands, keep
 from scripts._demo.run_folder import check_gas, stage
 from scripts._demo.scenario import Scenario, documents_of
+from scripts._demo.secret import KeyDesk, Sight
 from scripts._net.compiled import ROOT
 from scripts._net.localnet import LocalnetSettings, build_localnet, relative
 from scripts._net.pace import paced
@@ -115,6 +117,9 @@ class Demo:
         self.cheats = dict(zip(cheats, seats[first:], strict=True))  # by what they do: the seat
         self.peers = dict(zip(peers, seats[first - len(peers) : first], strict=True))
         self.audited: Audit  # once `audit` has run
+        # The sponsor's secret, where the data is encrypted, and who gives keys out.
+        self.key = None if options.scenario.shard_bytes is None else new_key()
+        self.desk: KeyDesk | None = None
 
     def run(self) -> int:
         """Start everything, watch it to the end, judge it."""
@@ -153,7 +158,10 @@ class Demo:
         size = f"{published.parameters:,} parameters, {published.tokens:,} bytes of text"
         self.say(f"job {self.job_id}: {size}")
         self.parameters = published.parameters
-        self.models = Models(self.network, self.store)
+        self.models = Models(self.network, self.store, lambda _: self.key)
+        if self.key is not None:
+            place = self.network, self.store, self.job_id, self.key
+            self.desk = KeyDesk(self.net, *place)
         self.history = History(self.network, self.store, self.job_id, self.names())
         self.killing = Killing(self.net, self.supervisor, self.options.scenario.killed)
         self.watch()
@@ -200,7 +208,8 @@ class Demo:
         """Put public data, spec and genesis model into the store."""
         options = self.options
         spec = {"rounds": options.rounds, **options.scenario.spec(options.trainers)}
-        return publish_job(open_store(str(self.net.store)), self.data.public, spec)
+        store, shards = open_store(str(self.net.store)), options.scenario.shard_bytes
+        return publish_job(store, self.data.public, spec, data_key=self.key, shard_bytes=shards)
 
     def wait_for_benchmarks(self) -> None:
         """Wait until every node may take part. Raises ProcessError."""
@@ -252,6 +261,8 @@ class Demo:
                     shown = len(self.history.happenings)
                 for sentence in self.killing.look(self.job_id):
                     self.say(sentence)
+                if self.desk is not None:
+                    self.desk.look()
                 self.check_processes()
                 if self.history.job_ended and not self.slashes_pending():
                     return
@@ -396,9 +407,20 @@ class Demo:
             check_attested(self.network, self.models, self.job_id),
             *scenario.checks(self.history, names),
             *self.killing.checks(self.history),
+            *self.sight(),
             check_gas(self.supervisor),
             self.audit(),
         ]
+
+    def sight(self) -> list[Check]:
+        """What must hold of encrypted data."""
+        if self.key is None:
+            return []
+        seats = self.net.seats.values()
+        folders = {s.name: self.net.directory / "agents" / s.name for s in seats}
+        nodes = {s.name: s.node_id for s in seats if s.node_id}
+        sight = Sight(self.network, self.store, self.job_id, self.key, folders, nodes)
+        return self.options.scenario.sight(sight, self.cheats)
 
     def audit(self) -> Check:
         """What a stranger finds who replays the run from the chain and the store alone."""
@@ -406,7 +428,8 @@ class Demo:
         log = open_log("audit", path=self.net.directory / "audit.log")
         chain = ChainClient(self.net.chain.url, log)
         network = Network(chain, load_deployment(self.net.deployment_file))
-        found = audit_job(network, open_store(str(self.net.store)), self.job_id)
+        store = open_store(str(self.net.store))
+        found = audit_job(network, store, self.job_id, data_key=self.key)
         print_audit(found, self.console)
         self.audited = found
         first = f": {found.differences[0]}" if found.differences else ""

@@ -15,6 +15,7 @@ from typing import Any
 from agents.jobs.publish import Terms
 from agents.protocol.numbers import ZOO, Violation
 from agents.training.documents import stdlib_corpus
+from scripts._demo.secret import Sight
 from scripts._report.story import Story
 from scripts._report.verdict import LOSS_GOAL, Check
 
@@ -78,6 +79,10 @@ class Scenario:
         terms: what the sponsor offers.
         checks: sentences that must hold besides those of every demo, from what happened and the
             names of cheats and peers as reports show them.
+        shard_bytes: encrypt the data in shards of so many bytes, each with a key of its own; None
+            leaves it public.
+        sight: sentences that must hold of encrypted data, from what the sponsor sees and the
+            cheats' seats by what they do.
     """
 
     title: str
@@ -94,6 +99,8 @@ class Scenario:
     plain: int = 2
     rounds: int = 10
     loss_goal: float = LOSS_GOAL
+    shard_bytes: int | None = None
+    sight: Callable[[Sight, Mapping[str, str]], list[Check]] = lambda sight, cheats: []
 
     @property
     def fewest(self) -> int:

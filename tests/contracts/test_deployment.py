@@ -178,7 +178,7 @@ OPEN = {
         "execute",
         "dismiss_unresolved",
     },
-    "DataKeys": set(),
+    "DataKeys": {"set_reader_key", "disclose_keys"},
     "ScoreConsensus": {"reveal_scores", "close_scoring"},
     "RedundantTasks": {
         "withdraw_bond",

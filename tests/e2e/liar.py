@@ -65,7 +65,8 @@ class LiarInJob(AggregatorInJob):
 
     def __init__(self, context: Context, store: ContentStore, network: Network) -> None:
         super().__init__(context, store, network)
-        reader = DoublingReader(network, store, "cpu")
+        models, sealing = self.access.models, self.access.sealing
+        reader = DoublingReader(network, store, "cpu", models=models, sealing=sealing)
         gathering = Gathering(context, network, reader)
         self.proposer = Proposer(network, reader, context.sender, 0.0, gathering)
 

@@ -12,6 +12,11 @@ from dataclasses import dataclass
 from agents.mechanisms.options import MAX_MEMORY_ROUNDS
 from agents.mechanisms.verify import Companions, Verification, register
 
+_SEALED = (
+    "; of sealed data every validator would need every key, and nodes, which train on what they "
+    "like, more than those of their batches"
+)
+
 
 @register("gauntlet")
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +43,7 @@ class GauntletVerification(Verification):
             wrong.append(
                 f'verify "gauntlet" needs access "public", not "{companions.access}": validators '
                 "measure the loss on batches that nobody was assigned, and anyone may repeat that"
+                + (_SEALED if companions.access == "encrypted" else "")
             )
         if companions.privacy != "none":
             wrong.append(

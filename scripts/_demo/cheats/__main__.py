@@ -9,7 +9,7 @@ import click
 
 TRAINERS = (
     *("noise", "copier", "silent", "poisoner", "desynchronised", "late"),
-    *("loafer", "two_faced", "misstater"),
+    *("loafer", "two_faced", "misstater", "prying", "leaker"),
 )
 EXECUTORS = ("forger", "quitter")
 

@@ -56,6 +56,8 @@ def unlike_shapes(job: JobContext) -> list[str]:
     ("changes", "reason"),
     [
         ({"privacy": "dp_sgd"}, 'needs access "local"'),
+        ({"privacy": "dp_sgd", "access": "encrypted"}, "sealing the data changes nothing of that"),
+        ({**FREE, "access": "encrypted"}, "every validator would need every key"),
         ({"classes": ["abacus"], **LOCAL}, 'classes need verify "reexecution"'),
         ({"classes": ["abacus"], **NOISE, "merge": "mean"}, 'don.t go with privacy "gaussian"'),
         ({"access": "local"}, "belong together"),

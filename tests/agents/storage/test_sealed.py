@@ -249,7 +249,6 @@ def test_the_store_opens_shards_and_leaves_the_rest(store: EmbeddedStore) -> Non
     reader = SealedStore(store, KEY, cids)
     assert [reader.get(cid, 200) for cid in cids] == shards
     assert reader.get(manifest, 10) == b"public"
-    assert reader.key_id == key_id_of(KEY)
 
 
 def test_the_store_bounds_the_plain_size(store: EmbeddedStore) -> None:

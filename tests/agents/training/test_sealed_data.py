@@ -12,10 +12,17 @@ import torch
 from agents.jobs.publish import publish_job
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import TooLarge
-from agents.storage.sealed import SealError, new_key, sealed_size
+from agents.storage.sealed import (
+    SealError,
+    key_id_in,
+    key_id_of,
+    new_key,
+    sealed_size,
+    shard_key,
+)
 from agents.training.data import Dataset, DataSource, pack
 from agents.training.documents import DataError
-from agents.training.sealed_data import open_sealed, pack_sealed, seal_dataset
+from agents.training.sealed_data import key_for, open_sealed, pack_sealed, seal_dataset
 from agents.training.spec import JobSpec, SpecError
 
 KEY = new_key()
@@ -102,3 +109,68 @@ def test_a_key_and_encrypted_data_belong_together(
     with pytest.raises(SpecError, match="belong together"):
         publish_job(store, TEXT, {"access": access}, data_key=key)
     assert b"crane" not in bytes_in(store.root)
+
+
+def test_with_a_key_for_each_shard_the_secret_opens_the_same_text(
+    store: EmbeddedStore, tiny_spec: Callable[..., JobSpec]
+) -> None:
+    manifest = pack_sealed(TEXT, store, KEY, one_key=False, shard_bytes=4096)
+    source = DataSource(open_sealed(store, KEY, manifest), tiny_spec(data=manifest))
+    whole = b"".join(text + b"\0" for text in TEXT)
+    seq = source.batch(0).shape[1]
+    for row in source.batch(5):
+        assert bytes(row.tolist()) in whole
+        assert len(row) == seq
+    ids = [key_id_in(store.get(shard.cid, 1 << 20)) for shard in source.dataset.shards]
+    assert len(set(ids)) == len(ids)
+    assert key_id_of(KEY) not in ids
+
+
+def test_the_keys_of_some_shards_open_those_and_no_other(
+    store: EmbeddedStore, tiny_spec: Callable[..., JobSpec]
+) -> None:
+    manifest = pack_sealed(TEXT, store, KEY, one_key=False, shard_bytes=2048)
+    whole = DataSource(open_sealed(store, KEY, manifest), tiny_spec(data=manifest))
+    due = whole.shards_of([(3, 5)])
+    assert 0 < len(due) < len(whole.dataset.shards) / 2
+    every = key_for(whole.dataset, KEY)
+    held = {index: every(index) for index in due}
+
+    def key(index: int) -> bytes:
+        if index not in held:
+            raise SealError(f"no key of shard {index}")
+        return held[index]
+
+    own = DataSource(open_sealed(store, key, manifest), tiny_spec(data=manifest))
+    for index in (3, 4):
+        assert torch.equal(own.batch(index), whole.batch(index))
+    opened = 0
+    for index in range(own.batches_per_epoch):
+        if whole.shards_of([(index, index + 1)]) <= due:
+            opened += 1
+            continue
+        with pytest.raises(SealError, match="no key of shard"):
+            own.batch(index)
+    assert opened < own.batches_per_epoch / 2
+    with pytest.raises(SealError, match="no key of shard"):
+        own.val_batches(2)
+    assert not whole.shards_measured(2) & due
+
+
+def test_one_secret_for_two_datasets_gives_other_keys_in_each(store: EmbeddedStore) -> None:
+    first, second = (
+        Dataset.from_bytes(store.get(pack_sealed(TEXT, store, KEY, one_key=False), 1 << 20))
+        for _ in range(2)
+    )
+    assert key_for(first, KEY)(0) != key_for(second, KEY)(0)
+    assert key_for(first, KEY)(0) != key_for(first, KEY)(1)
+    # A key of a shard gives no other's: not even by taking it for the secret.
+    assert key_for(first, key_for(first, KEY)(0))(1) != key_for(first, KEY)(1)
+    with pytest.raises(ValueError, match="32 bytes"):
+        shard_key(KEY, b"short", 0)
+
+
+def test_bytes_that_are_no_sealed_shard_name_no_key() -> None:
+    for wrong in (b"", b"MENAGSHD\x01", b"MENAGSHD\x02" + bytes(100), bytes(200)):
+        with pytest.raises(SealError, match="no sealed shard"):
+            key_id_in(wrong)

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys that were disclosed to one reader, found on chain and in the store.
+
+Rule: a file of keys counts if one of those who may disclose such keys put its digest on record, and
+only for the job and round that the chain names. A file that the store lacks is looked for again; a
+wrong one is said once and passed over. Keys are in memory only: after a restart the reader opens
+the same files again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from agents.protocol.network import Network
+from agents.runtime.context import Context
+from agents.runtime.contracts import Event
+from agents.runtime.event_cursor import EventCursor, EventLog
+from agents.runtime.wallet import Identity
+from agents.storage.content_store import ContentStore
+from agents.storage.errors import StoreError, StoreUnavailable
+from agents.storage.key_release import (
+    MAX_RELEASE_BYTES,
+    KeyRelease,
+    Kind,
+    Place,
+    ReleaseError,
+)
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """A file of keys that is on record. `by`: the account that put it there."""
+
+    release: KeyRelease
+    by: str
+    block: int
+
+
+class Disclosures:
+    """Every usable file of keys of one job, in the order of the chain."""
+
+    def __init__(self, network: Network, store: ContentStore, job_id: int) -> None:
+        self._network = network
+        self._store = store
+        self._job_id = job_id
+        self._contract = network.deployment["DataKeys"]
+        self._log = EventLog(
+            EventCursor(
+                network.chain,
+                self._contract,
+                ["KeysDisclosed"],
+                network.deployment.block,
+                {"job_id": job_id},
+            )
+        )
+        self._read: dict[tuple[int, bytes], KeyRelease | ReleaseError] = {}
+
+    def read(self, by: Collection[str] | None = None) -> list[Disclosure]:
+        """The files that these accounts disclosed, or anybody. Raises StoreUnavailable."""
+        found = []
+        for event in self._log.read():
+            if by is not None and event.args["by"] not in by:
+                continue
+            release = self._fetch(event)
+            if isinstance(release, KeyRelease):
+                found.append(Disclosure(release, event.args["by"], event.block))
+        return found
+
+    def faults(self) -> list[str]:
+        """What is wrong with files that are on record and of no use, as sentences."""
+        return sorted(str(f) for f in self._read.values() if isinstance(f, ReleaseError))
+
+    def place(self, round_id: int, kind: Kind) -> Place:
+        """Where a file of this job belongs."""
+        chain_id = self._network.deployment.chain_id
+        return Place(chain_id, self._contract.address, self._job_id, round_id, kind)
+
+    def _fetch(self, event: Event) -> KeyRelease | ReleaseError | None:
+        """The file of an event; None while the store has not got it."""
+        key = event.args["round_id"], event.args["digest"]
+        if key not in self._read:
+            try:
+                raw = self._store.get_digest(event.args["digest"], MAX_RELEASE_BYTES)
+                release = KeyRelease.from_bytes(raw)
+                if release.place != self.place(event.args["round_id"], release.kind):
+                    raise ReleaseError("The file of keys is of another job, round or contract.")
+                self._read[key] = release
+            except ReleaseError as error:
+                self._read[key] = error
+            except StoreUnavailable:
+                raise
+            except StoreError:
+                return None
+        return self._read[key]
+
+
+class ReceivedKeys:
+    """The keys that one reader was given in a job. `identity` opens what is sealed to it."""
+
+    def __init__(
+        self, network: Network, store: ContentStore, context: Context, identity: Identity
+    ) -> None:
+        self._network = network
+        self._store = store
+        self._context = context
+        self._identity = identity
+        self._of: dict[int, Disclosures] = {}
+        self._opened: dict[tuple[str, Place, str], dict[int, bytes]] = {}
+        self._told: set[str] = set()
+
+    def of_releaser(self, job_id: int, reader: str) -> tuple[dict[int, bytes], bytes | None]:
+        """Keys of shards by place, and the job's one key if there is such, from its releaser and
+        its sponsor."""
+        contract = self._network.deployment["DataKeys"]
+        releaser = self._network.chain.call(contract, "releaser_of", job_id)
+        by = {str(releaser), self._network.job(job_id).sponsor}
+        shards: dict[int, bytes] = {}
+        whole = None
+        for one in self._disclosures(job_id).read(by):
+            if one.release.kind == "shards":
+                shards |= self._open(one.release, reader)
+            elif one.release.kind == "job":
+                whole = self._open(one.release, reader).get(0, whole)
+        self._tell(job_id)
+        return shards, whole
+
+    def of_payloads(self, job_id: int, round_id: int, reader: str) -> list[bytes]:
+        """Keys of a round's sealed payloads, whoever disclosed them: a payload names its key, so a
+        wrong one opens nothing."""
+        found: list[bytes] = []
+        for one in self._disclosures(job_id).read():
+            if one.release.kind == "payloads" and one.release.round == round_id:
+                found += self._open(one.release, reader).values()
+        return found
+
+    def _disclosures(self, job_id: int) -> Disclosures:
+        if job_id not in self._of:
+            self._of[job_id] = Disclosures(self._network, self._store, job_id)
+        return self._of[job_id]
+
+    def _open(self, release: KeyRelease, reader: str) -> dict[int, bytes]:
+        entry = next((e for e in release.readers if e.reader == reader), None)
+        if entry is None or entry.key != self._identity.public.hex():
+            return {}
+        key = reader, release.place, entry.box
+        if key not in self._opened:
+            try:
+                self._opened[key] = release.open(reader, self._identity.open_box)
+            except ReleaseError as error:
+                self._opened[key] = {}
+                self._say(str(error))
+        return self._opened[key]
+
+    def _tell(self, job_id: int) -> None:
+        for fault in self._disclosures(job_id).faults():
+            self._say(fault)
+
+    def _say(self, why: str) -> None:
+        if why not in self._told:
+            self._told.add(why)
+            self._context.log.warning("no_data_key", why=why)

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Appeals on encrypted data: members judge them with keys that they have while the case is open.
+
+Two verifiers report both an honest trainer and one that sent noise; both appeal. A member that was
+given no key has no verdict; with the keys it tells the one from the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from eth_utils import keccak
+
+from agents.jobs.job import JobContext
+from agents.jobs.model_files import read_model
+from agents.jobs.publish import publish_job
+from agents.protocol.network import Network
+from agents.protocol.view import observe
+from agents.rounds.member_access import MemberAccess
+from agents.rounds.models import Models
+from agents.rounds.plan import Plans
+from agents.rounds.shards import NeededShards
+from agents.storage.cid import digest_of
+from agents.storage.embedded import EmbeddedStore
+from agents.verify.judging import Judge
+from scripts._shared.key_server import KeyServer
+from scripts._shared.leaks import receivers
+from tests.attacks.test_data_keys import sender_of
+from tests.attacks.test_shard_keys import FIELDS, KEY, TEXT, Stage
+from tests.stage.chain.agents import PASSPHRASE, RunningAgents
+from tests.stage.chain.people import COMMIT, INVALID, TERMS, CommittedWork, Node, People
+from tests.stage.memory.honest_round import DEVICE, make_work, noise
+
+
+@pytest.fixture(params=[False, True], ids=["shards", "one key"])
+def stage(
+    request: pytest.FixtureRequest,
+    people: People,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Stage]:
+    monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
+    store = EmbeddedStore(tmp_path / "store")
+    one_key = bool(request.param)
+    published = publish_job(store, TEXT, FIELDS, data_key=KEY, one_key=one_key, shard_bytes=1024)
+    sponsor = people.person("encrypted sponsor", 2 * TERMS.reward_per_round)
+    own = replace(people, sponsor=sponsor)
+    own.job = own.create_job(sponsor, TERMS.encode(published), 2 * TERMS.reward_per_round)
+    with ExitStack() as stack:
+        yield Stage(own, store, published, RunningAgents(own, tmp_path, stack))
+
+
+def begin_member(stage: Stage) -> tuple[MemberAccess, Network]:
+    """The agent of a committee member, who is no node."""
+    key = stage.people.members[0]
+    context = stage.agents.begin(Node("member", 0, 0, key, key, key), "coordinator")
+    network = Network(context.chain, context.deployment)
+    return MemberAccess(network, stage.store, context), network
+
+
+def reported(stage: Stage, network: Network, honest: Node, liar: Node) -> dict[Node, bytes]:
+    """A final round in which both worked, and both are reported."""
+    people = stage.people
+    job = JobContext(stage.published.spec, stage.store, lambda: KEY)
+    people.open()
+    view = observe(network, people.job, network.chain.head())
+    plan = Plans(network, Models(network, stage.store, lambda _: KEY)).of(view)
+    assert plan is not None
+    before = read_model(
+        job, stage.store, digest_of(stage.published.checkpoint_cid), stage.published.model
+    )
+    works = {}
+    for node in (honest, liar):
+        work = make_work(job, plan, before, node.node_id, job_id=people.job)
+        if node is liar:
+            false = noise(work.gradient, 1)
+            work = make_work(job, plan, before, node.node_id, job_id=people.job, gradient=false)
+        work.publish(stage.store)
+        salt = keccak(text=f"salt of {node.name}")
+        works[node] = CommittedWork.of_reveal(work.reveal(node.operator.address), salt)
+        people.commit(node, works[node])
+    people.pass_phase(COMMIT)
+    for node, committed in works.items():
+        people.reveal(node, committed)
+    arrays = people.offer({honest: 1, liar: 1})
+    reports = {node: people.report(node, INVALID, "vic", "vera") for node in works}
+    people.confirm(arrays)
+    return reports
+
+
+def appeal(people: People, node: Node, report: bytes) -> None:
+    bond = people.chain.call(people.reports, "appeal_bond")
+    people.chain.send(node.owner, people.token, "approve", people.reports.address, bond)
+    people.chain.send(node.owner, people.reports, "appeal", report, b"\1" * 32)
+
+
+def test_a_member_judges_appeals_with_keys_that_it_gets_only_for_them(
+    stage: Stage, ann: Node, eve: Node
+) -> None:
+    people = stage.people
+    access, network = begin_member(stage)
+    sponsor = people.sponsor
+    send = sender_of(people, sponsor)
+    place = (network, stage.store, people.job, KEY, sponsor.address)
+    server = KeyServer(*place, send, stage.said.append)
+    server.holder.announce()
+    reports = reported(stage, network, ann, eve)
+    view = observe(network, people.job, network.chain.head(), people.round)
+    told: list[str] = []
+    judge = Judge(network, stage.store, DEVICE, told.append, access)
+    member = people.members[0].address
+
+    assert access.step(people.job) == f"published: the key under which {member} is written to"
+    assert access.step(people.job) is None
+    server.step()
+    assert member not in given(stage, network), "there is no case yet"
+    assert judge.is_innocent(view, ann.node_id) is None
+    assert "can't be judged yet" in told[-1]
+
+    people.chain._nonces.clear()
+    appeal(people, ann, reports[ann])
+    server.step()
+    assert judge.is_innocent(view, ann.node_id) is True
+    if access.models.job(people.job).own_keys:
+        needed = NeededShards(network, access.models, plans := Plans(network, access.models))
+        own = needed.to_check(people.job, plans.past(people.job, people.round), ann.node_id)
+        assert given(stage, network)[member] == own
+        assert judge.is_innocent(view, eve.node_id) is None, "its case is not open"
+    appeal(people, eve, reports[eve])
+    server.step()
+    assert judge.is_innocent(view, eve.node_id) is False
+    assert judge.is_innocent(view, ann.node_id) is True
+    assert server.step() is False
+
+
+def given(stage: Stage, network: Network) -> dict[str, frozenset[int]]:
+    """What the files on record gave to whom."""
+    found = stage.files(network).read()
+    whole = {e.reader: frozenset(e.items) for one in found for e in one.release.readers}
+    return whole | receivers(found)
