@@ -117,7 +117,8 @@ def _free_salt(network: Any, target: str, data: bytes) -> bytes:
                 "This operation is proposed already. Approve it with `ape run committee approve "
                 f"0x{found.op_id.hex()}`, or vote against it with `cancel`."
             )
-    return len(same).to_bytes(32, "big")
+    used = {found.salt for found in same}
+    return next(salt for n in range(len(used) + 1) if (salt := n.to_bytes(32, "big")) not in used)
 
 
 def find(network: Any, wanted: str) -> Standing:

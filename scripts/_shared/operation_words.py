@@ -145,6 +145,11 @@ def named(network: Network, address: str) -> str:
     return address
 
 
+def printable(text: str) -> str:
+    """A stranger's text without characters that could move a terminal's cursor or hide words."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+
+
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
 
@@ -175,7 +180,7 @@ def _value(value: Any) -> str:
         return ", ".join(f"{k} {_value(v)}" for k, v in value._asdict().items())
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
-    return str(value)
+    return printable(str(value))
 
 
 def _changed(rows: list[Change]) -> tuple[Change, ...]:
@@ -371,7 +376,7 @@ def _class(call: _Call) -> Words:
 
 
 def _label(name: bytes) -> str:
-    return name.rstrip(b"\0").decode("ascii", "backslashreplace")
+    return printable(name.rstrip(b"\0").decode("ascii", "backslashreplace"))
 
 
 def _end_job(call: _Call) -> Words:

@@ -11,15 +11,16 @@ Coordinator now. Nothing here signs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agents.protocol.network import Network
 from agents.protocol.numbers import OperationState
 from agents.protocol.structs import Operation, read
 from agents.runtime.chain import LATEST, BlockId
+from agents.runtime.contracts import Event
 from agents.runtime.errors import Reverted
-from scripts._shared.operation_words import DELAY_CLASSES, Words, said, spell
+from scripts._shared.operation_words import DELAY_CLASSES, Words, printable, said, spell
 from scripts._shared.operator import when
 
 OPEN = (OperationState.PROPOSED, OperationState.QUEUED)
@@ -115,39 +116,54 @@ def committee_of(network: Network) -> Committee:
     )
 
 
-def operations(network: Network) -> Iterator[Standing]:
+def operations(network: Network) -> list[Standing]:
     """Every operation that was ever proposed, newest first."""
     chain, contract, first = network.chain, network.coordinator, network.deployment.block
     last = chain.head().number
     committee = committee_of(network)
-    names = ("OperationApproved", "OperationExecuted", "CancelVoted")
-    happened = {name: chain.events(contract, name, first, last) for name in names}
-    for event in reversed(chain.events(contract, "OperationProposed", first, last)):
-        op_id = event.args["op_id"]
-        mine = {n: [e for e in found if e.args["op_id"] == op_id] for n, found in happened.items()}
-        approvers = [e.args["member"] for e in mine["OperationApproved"]]
-        found = read(Operation, chain.call(contract, "operation", op_id))
-        executed = mine["OperationExecuted"]
-        yield Standing(
-            op_id=op_id,
-            target=found.target,
-            data=found.data,
-            salt=found.salt,
-            state=OperationState(chain.call(contract, "state", op_id)),
-            proposer=found.proposer,
-            proposed_at=found.proposed_at,
-            approved=tuple(who for who in approvers if who in committee.members),
-            lapsed=tuple(who for who in approvers if who not in committee.members),
-            cancel_voted=tuple(
-                e.args["member"]
-                for e in mine["CancelVoted"]
-                if e.args["member"] in committee.members
-            ),
-            delay=delay_of(network, committee, found.target, found.data),
-            eta=found.eta,
-            until=found.eta and found.eta + committee.grace_period,
-            executed_block=executed[0].block if executed else 0,
+    ids = [e.args["op_id"] for e in chain.events(contract, "OperationProposed", first, last)][::-1]
+    approved, voted = (
+        _members_by_operation(chain.events(contract, name, first, last))
+        for name in ("OperationApproved", "CancelVoted")
+    )
+    executed = {
+        e.args["op_id"]: e.block for e in chain.events(contract, "OperationExecuted", first, last)
+    }
+    stored = chain.call_many([(contract, "operation", (op_id,)) for op_id in ids])
+    states = chain.call_many([(contract, "state", (op_id,)) for op_id in ids])
+    delays: dict[tuple[str, bytes], int] = {}
+    found = []
+    for op_id, raw, state in zip(ids, stored, states, strict=True):
+        one = read(Operation, raw)
+        call = one.target, one.data[:4]
+        if call not in delays:
+            delays[call] = delay_of(network, committee, *call)
+        found.append(
+            Standing(
+                op_id=op_id,
+                target=one.target,
+                data=one.data,
+                salt=one.salt,
+                state=OperationState(state),
+                proposer=one.proposer,
+                proposed_at=one.proposed_at,
+                approved=tuple(w for w in approved.get(op_id, ()) if w in committee.members),
+                lapsed=tuple(w for w in approved.get(op_id, ()) if w not in committee.members),
+                cancel_voted=tuple(w for w in voted.get(op_id, ()) if w in committee.members),
+                delay=delays[call],
+                eta=one.eta,
+                until=one.eta and one.eta + committee.grace_period,
+                executed_block=executed.get(op_id, 0),
+            )
         )
+    return found
+
+
+def _members_by_operation(events: Iterable[Event]) -> dict[bytes, list[str]]:
+    found: dict[bytes, list[str]] = {}
+    for event in events:
+        found.setdefault(event.args["op_id"], []).append(event.args["member"])
+    return found
 
 
 def delay_of(network: Network, committee: Committee, target: str, data: bytes) -> int:
@@ -168,5 +184,5 @@ def refusal(network: Network, target: str, data: bytes) -> str | None:
     try:
         chain.request("eth_call", call, LATEST)
     except Reverted as refused:
-        return refused.reason
+        return printable(refused.reason)
     return None

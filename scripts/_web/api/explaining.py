@@ -17,7 +17,6 @@ import sqlalchemy as sa
 
 from agents.audit.explain import Explainer
 from agents.audit.sources.record import Record
-from agents.protocol.network import Network
 from scripts._web.api.site import Site
 from scripts._web.index.reading import Reading
 from scripts._web.index.tables import EVENTS
@@ -59,8 +58,7 @@ class Explaining:
         self._kept.lock.acquire()
         try:
             if self._kept.explainer is None or self._kept.version != self._version:
-                network = Network(self._site.chain, self._site.deployment)
-                self._kept.explainer = Explainer(Record(network, self._job_id))
+                self._kept.explainer = Explainer(Record(self._site.network, self._job_id))
                 self._kept.version = self._version
             return self._kept.explainer
         except BaseException:

@@ -19,7 +19,6 @@ from markupsafe import Markup
 
 from agents.audit.explain import Explanation, Step, Term
 from agents.protocol import numbers
-from agents.protocol.network import Network
 from agents.runtime.errors import AgentError
 from agents.storage.cid import cid_from_digest
 from scripts._report.page.markup import text
@@ -385,14 +384,14 @@ Before = Annotated[int | None, Query(ge=1, le=MOST_ID)]
 @router.get("/tasks")
 def all_tasks(request: Request, site: TheSite, look: Look, before: Before = None) -> HTMLResponse:
     """The redundant tasks, newest first."""
-    found = tasks.newest(_network(site), look.at.time, before)
+    found = tasks.newest(site.network, look.at.time, before)
     return _page(request, site, look.at, "tasks.html", tasks=found.items, further=found.further)
 
 
 @router.get("/tasks/{task_id}")
 def task(request: Request, site: TheSite, look: Look, task_id: JobId) -> HTMLResponse:
     """A redundant task."""
-    found = tasks.one(_network(site), look, task_id)
+    found = tasks.one(site.network, look, task_id)
     if found is None:
         raise NotFound(f"There is no task {task_id}.")
     return _page(request, site, look.at, "task.html", task=found)
@@ -401,7 +400,7 @@ def task(request: Request, site: TheSite, look: Look, task_id: JobId) -> HTMLRes
 @router.get("/committee")
 def committee(request: Request, site: TheSite, look: Look) -> HTMLResponse:
     """The committee and its operations."""
-    found, operations = committee_page(_network(site), look.at.time)
+    found, operations = committee_page(site.network, look.at.time)
     given: dict[str, Any] = {"committee": found, "operations": operations}
     return _page(request, site, look.at, "committee.html", **given)
 
@@ -422,10 +421,6 @@ def operator(request: Request, site: TheSite, look: Look) -> HTMLResponse:
 def about(request: Request, site: TheSite, look: Look) -> HTMLResponse:
     """What is verified by whom."""
     return _page(request, site, look.at, "about.html")
-
-
-def _network(site: Site) -> Network:
-    return Network(site.chain, site.deployment)
 
 
 PAGES = Pages(router, STATIC, problem)

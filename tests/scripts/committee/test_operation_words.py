@@ -175,6 +175,13 @@ def test_what_is_not_exactly_a_known_call_is_said_to_be_unreadable(
     assert call_of(network, target, spoil(data)) is None
 
 
+def test_no_text_moves_the_cursor(network: Network) -> None:
+    """The name of a class is the proposer's: it could erase the line that names it."""
+    found = _said(network, "RedundantTasks", "add_class", b"cpu\x1b[2K\rbenign".ljust(32, b"\0"))
+    assert "\x1b" not in "".join(found) and "\r" not in "".join(found)
+    assert "cpu\\x1b[2K\\x0dbenign" in found[1]
+
+
 def test_a_call_elsewhere_is_unreadable(network: Network) -> None:
     _, data = _bytes(network, "NodeRegistry", "approve_role", 1, 2, True)
     found = said(network, STRANGER, data)
@@ -201,7 +208,7 @@ def test_an_executed_operation_keeps_its_words(network: Network, people: People)
     row = (3_000, 0, 86_400, True, False, 5_000)
     call = (people.registry, "set_penalty", (int(Violation.COPIED), row))
     people.decide(call, governance=True)
-    newest = next(iter(operations(network)))
+    newest = operations(network)[0]
     assert newest.words(network).lines()[1:3] == [
         "  share of the stake: 50 % -> 30 %",
         "  suspension: 30 days -> 1 day",
