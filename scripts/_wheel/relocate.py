@@ -19,7 +19,8 @@ MOVED = ("agents", "scripts")
 _MODULE = re.compile(rf"({'|'.join(MOVED)})(\.[A-Za-z_]\w*)+")
 # What only a checkout can run: demos, figures, the set-up, and this folder's build step.
 _SKIPPED = {"__pycache__", "_setup", "_demo", "_figures", "backend.py", "node_modules"}
-_SOURCES = {".pyc", ".sh", ".ts"}  # and what the page's script is made of
+_SOURCES = {".pyc", ".sh", ".ts"}
+_SCRIPT = Path("scripts/_web/island")  # what the page's script is built from; it lies elsewhere
 
 
 class RelocationError(ValueError):
@@ -90,7 +91,7 @@ def relocate(root: Path, out: Path, commands: tuple[str, ...]) -> None:
 
 def _left_out(path: Path, commands: tuple[str, ...]) -> bool:
     """Whether a file stays out of the wheel."""
-    if _SKIPPED & set(path.parts) or path.suffix in _SOURCES:
+    if _SKIPPED & set(path.parts) or path.suffix in _SOURCES or path.is_relative_to(_SCRIPT):
         return True
     return path.parent == Path("scripts") and path.suffix == ".py" and path.stem not in commands
 
