@@ -21,7 +21,7 @@ _EYE = (3, 3)
 
 
 def creature(node_id: int) -> Markup:
-    """Return a symmetric creature with two eyes, in one of `HUES` colours, other than its neighbour's."""
+    """Return a symmetric creature with two eyes, of another colour than its neighbours."""
     seed = blake2b(f"node {node_id}".encode(), digest_size=8).digest()
     bits = int.from_bytes(seed[:6], "big")
     cells = {cell for place, cell in enumerate(_FREE) if bits >> place & 1} | _BODY
