@@ -6,18 +6,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from scripts._net.processes import Supervisor
 from scripts._web.pages.routes import PAGES
 from tests.stage.browser import chromium
 from tests.stage.chain.finished_job import FinishedJob, make_finished_job
 from tests.stage.island import built_island
-from tests.stage.journeys import Visit, World
+from tests.stage.journeys import PATIENCE_MS, Visit, World
 from tests.stage.journeys import world as make_world
 from tests.stage.underway import Underway, underway
 from tests.stage.wallet import Wallet
 from tests.stage.web import Served, served
+
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="session")

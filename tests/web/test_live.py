@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import expect
 
-from tests.stage.journeys import PATIENCE_MS, Visit, World
+from tests.stage.journeys import Visit, World
 
 Begin = Callable[..., Visit]
 
@@ -22,12 +22,12 @@ def test_offline_and_back__the_page_says_both_and_catches_up(world: World, visit
     banner = reader.page.locator("#connection")
     expect(banner).to_be_hidden()
     reader.context.set_offline(True)
-    expect(banner).to_contain_text("You are offline", timeout=PATIENCE_MS)
+    expect(banner).to_contain_text("You are offline")
     before = _block(reader)
     world.people.chain.mine(3)
     reader.context.set_offline(False)
-    expect(banner).to_contain_text("answers again", timeout=PATIENCE_MS)
-    expect(reader.page.locator("#chainline")).not_to_have_text(before, timeout=PATIENCE_MS)
+    expect(banner).to_contain_text("answers again")
+    expect(reader.page.locator("#chainline")).not_to_have_text(before)
 
 
 def test_the_server_goes_and_returns__the_page_says_both_and_catches_up(
@@ -40,13 +40,13 @@ def test_the_server_goes_and_returns__the_page_says_both_and_catches_up(
     reader.page.route("**/*", lambda route: route.abort("connectionrefused"))
     world.page.site.live.close()
     banner = reader.page.locator("#connection")
-    expect(banner).to_contain_text("This server does not answer", timeout=PATIENCE_MS)
+    expect(banner).to_contain_text("This server does not answer")
     world.people.chain.mine(2)
     world.page.site.live.bind(world.page.site.live._loop)  # type: ignore[arg-type]
     reader.page.unroute("**/*")
-    expect(banner).to_contain_text("answers again", timeout=PATIENCE_MS)
-    expect(reader.page.locator("#chainline")).not_to_have_text(before, timeout=PATIENCE_MS)
-    expect(banner).to_be_hidden(timeout=PATIENCE_MS)
+    expect(banner).to_contain_text("answers again")
+    expect(reader.page.locator("#chainline")).not_to_have_text(before)
+    expect(banner).to_be_hidden()
 
 
 def test_a_round_goes_by__its_phases_are_shown_without_a_reload(world: World, visit: Begin) -> None:
@@ -58,19 +58,19 @@ def test_a_round_goes_by__its_phases_are_shown_without_a_reload(world: World, vi
     reader.page.evaluate("window.kept = true")
     main = reader.page.locator("main")
     people.open()
-    expect(main).to_contain_text("commit", timeout=PATIENCE_MS)
+    expect(main).to_contain_text("commit")
     clock = reader.page.locator("time[data-until]").first
-    expect(clock).to_be_visible(timeout=PATIENCE_MS)
+    expect(clock).to_be_visible()
     first = clock.inner_text()
-    expect(clock).not_to_have_text(first, timeout=PATIENCE_MS)  # it counts down
+    expect(clock).not_to_have_text(first)  # it counts down
     for node in (ann, bob):
         people.commit(node)
     people.pass_phase(1)
-    expect(main).to_contain_text("reveal", timeout=PATIENCE_MS)
+    expect(main).to_contain_text("reveal")
     for node in (ann, bob):
         people.reveal(node)
     people.finish({ann: 1, bob: 1})
-    expect(main).to_contain_text("final", timeout=PATIENCE_MS)
+    expect(main).to_contain_text("final")
     assert reader.page.evaluate("window.kept")
 
 
@@ -86,6 +86,6 @@ def test_what_somebody_types__is_left_alone_while_the_page_is_alive(
     reader.page.locator("h1").click()
     before = _block(reader)
     world.people.chain.mine()
-    expect(reader.page.locator("#chainline")).not_to_have_text(before, timeout=PATIENCE_MS)
+    expect(reader.page.locator("#chainline")).not_to_have_text(before)
     assert field.input_value() == "12.5"
     expect(reader.page.locator(f"#node-actions-{node}")).to_have_attribute("open", "")

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from scripts._net.deployment import ZOO
 from tests.stage.chain.people import TRAINER, Node, share
-from tests.stage.journeys import PATIENCE_MS, Visit, World
+from tests.stage.journeys import Visit, World
 
 Begin = Callable[..., Visit]
 
@@ -68,17 +68,17 @@ def test_operator__register_stake_work_claim_exit_withdraw__each_unit_is_where_i
     before = reader.page.locator("#chainline").inner_text()
     reader.page.evaluate("window.kept = true")
     round_id = world.play(mine, people.nodes["ann"])
-    expect(reader.page.locator("#chainline")).not_to_have_text(before, timeout=PATIENCE_MS)
+    expect(reader.page.locator("#chainline")).not_to_have_text(before)
     assert reader.page.evaluate("window.kept"), "the page was not loaded again"
     earned = share(1, 2)
     assert chain.call(people.pool, "pending", owner.address) == earned
     balance = reader.page.locator(".wallet-balance")
-    expect(balance).to_contain_text("249.5 ZOO, 425 ZOO to claim", timeout=PATIENCE_MS)
+    expect(balance).to_contain_text("249.5 ZOO, 425 ZOO to claim")
 
     reader.page.goto(f"/jobs/{job}/rounds/{round_id}/nodes/{node_id}")
     reader.page.locator("button[data-recompute]").click()
     verdict = reader.page.locator(".recomputed .verdict")
-    expect(verdict).to_have_attribute("data-equal", "equal", timeout=PATIENCE_MS)
+    expect(verdict).to_have_attribute("data-equal", "equal")
     expect(verdict).to_contain_text("your wallet's node")
 
     reader.page.goto("/operator")

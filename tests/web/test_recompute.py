@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.stage.chain.finished_job import FinishedJob
-from tests.stage.journeys import PATIENCE_MS, Visit
+from tests.stage.journeys import Visit
 from tests.stage.web import Served
 
 
@@ -41,7 +41,7 @@ def _verdict(reader: Visit, path: str) -> str:
     reader.page.goto(path)
     reader.page.locator("button[data-recompute]").click()
     verdict = reader.page.locator(".recomputed .verdict, .recomputed .error")
-    expect(verdict).to_be_visible(timeout=PATIENCE_MS)
+    expect(verdict).to_be_visible()
     return verdict.inner_text()
 
 

@@ -13,6 +13,7 @@ from http import HTTPStatus
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from agents.runtime.errors import AgentError
@@ -44,6 +45,12 @@ def answer_problems(app: FastAPI, page: Problem | None) -> None:
         said = str(error) if store is None else str(error).replace(store.location, "the store")
         return answer(request, 503, said)  # where it is on this machine is nobody's business
 
+    def of_the_database(request: Request, error: Exception) -> Response:
+        return answer(request, 503, "The index's database does not answer; try again in a moment.")
+
+    def unforeseen(request: Request, error: Exception) -> Response:
+        return answer(request, 500, "This page has a fault here. Its server's log says more.")
+
     def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         words = error.detail
@@ -63,6 +70,8 @@ def answer_problems(app: FastAPI, page: Problem | None) -> None:
     app.add_exception_handler(NotReady, known(503))
     app.add_exception_handler(AgentError, known(503))
     app.add_exception_handler(StoreError, of_the_store)
+    app.add_exception_handler(SQLAlchemyError, of_the_database)
+    app.add_exception_handler(Exception, unforeseen)
     app.add_exception_handler(HTTPException, refused)
     app.add_exception_handler(RequestValidationError, malformed)
 

@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from agents.runtime.errors import ConfigError
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
+_POOL = {"pool_size": 10, "max_overflow": 40}  # the server's threads, and the indexer's
 _BUSY_MS = 10_000
 _LOCK = 0x6D656E6167657269  # of the one writer, in PostgreSQL: "menageri"
 
@@ -42,7 +43,7 @@ def open_database(url: str) -> Engine:
         if backend == "sqlite":
             if parsed.database not in (None, "", ":memory:"):
                 Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
-            engine = sa.create_engine(parsed, hide_parameters=True)
+            engine = sa.create_engine(parsed, hide_parameters=True, **_POOL)
             _prepare(engine)
         else:
             # A plain postgresql:// names no driver; psycopg 3 is the one that is installed.
@@ -51,6 +52,7 @@ def open_database(url: str) -> Engine:
                 isolation_level="REPEATABLE READ",
                 pool_pre_ping=True,
                 hide_parameters=True,
+                **_POOL,
             )
         upgrade(engine)
     except (SQLAlchemyError, OSError) as error:

@@ -21,7 +21,7 @@ _EYE = (3, 3)
 
 
 def creature(node_id: int) -> Markup:
-    """Return a symmetric creature with two eyes, in one of `HUES` colours."""
+    """Return a symmetric creature with two eyes, of another colour than its neighbours."""
     seed = blake2b(f"node {node_id}".encode(), digest_size=8).digest()
     bits = int.from_bytes(seed[:6], "big")
     cells = {cell for place, cell in enumerate(_FREE) if bits >> place & 1} | _BODY
@@ -29,7 +29,7 @@ def creature(node_id: int) -> Markup:
     cells |= {(3 - (bits >> 30 & 1), 0), (3 - (bits >> 31 & 1), 9)}  # ears and feet
     path = "".join(f"M{x} {y}h1v1h-1z" for x, y in sorted(_mirrored(cells)))
     body = tag("path", d=path, class_="creature-body")
-    return picture(_SIDE, _SIDE, "", body, class_=f"creature hue-{seed[7] % HUES}", hidden=True)
+    return picture(_SIDE, _SIDE, "", body, class_=f"creature hue-{node_id % HUES}", hidden=True)
 
 
 def _mirrored(cells: set[tuple[int, int]]) -> set[tuple[int, int]]:
