@@ -465,13 +465,10 @@ class Trainer:
 
     def _secret_of(self, view: View, node: int) -> tuple[str, Entry] | None:
         """The journalled secret of the commitment on chain (a reorg may leave several)."""
-        revealed = self._revealed(view, node)
-        return self.commitments.behind(
-            f"submission-{view.job_id}-{view.round_id}-",
-            self._commitment(view, node),
-            # With the reveal, the chain replaces the commitment by what it opened.
-            _opened if revealed else lambda secret: self._digest(view, node, secret),
-        )
+        place = f"submission-{view.job_id}-{view.round_id}-", self._commitment(view, node)
+        found = self.commitments.behind(*place, lambda secret: self._digest(view, node, secret))
+        # With the reveal, the chain replaces the commitment by a hash of what it opened.
+        return found or self.commitments.behind(*place, _opened)
 
     # -- AGGREGATE -----------------------------------------------------------------------------
 
