@@ -6,6 +6,7 @@
     an appealed report                    re-execute the node's task, uphold or reject
     a contested verdict on a task         run the task, name its result
     a judged benchmark                    check it again, overrule a false verdict
+    a validator's scores                  measure them again, overrule a false vector
 
 Cases of every job are decided, whichever job the member's settings name. One process per member.
 For each case all honest members derive the same operation. One proposes it, each serves its EIP-712
@@ -43,10 +44,12 @@ from agents.verify.rulings import (
     benchmark_rulings,
     challenge_ruling,
     role_rulings,
+    score_rulings,
     task_rulings,
 )
 
 if TYPE_CHECKING:
+    from agents.gauntlet.disputes import FalseScores, ScoreDisputes
     from agents.verify.judging import Judge
 
 _PROPOSED, _QUEUED = 1, 2
@@ -83,6 +86,7 @@ class Coordinator:
         )
         self.disputes = TaskDisputes(self.network, context, context.settings.device)
         self.benchmarks = BenchmarkDisputes(self.network, context, store)
+        self._scores: ScoreDisputes | None = None
         self._since: dict[bytes, float] = {}
         self._judges: dict[int, Judge] = {}
         self._verdicts: dict[tuple[bytes, bytes], bool] = {}
@@ -142,6 +146,24 @@ class Coordinator:
             yield [ruling]
         found = self._tried(None, partial(self.benchmarks.step, head))
         yield list(benchmark_rulings(self.network, found or []))
+        false = self._tried(None, partial(self._false_scores, head))
+        yield list(score_rulings(self.network, false or []))
+
+    def _false_scores(self, head: Head) -> list[FalseScores]:
+        """Validators' vectors that public bytes deny. Loads torch, which a member of a network
+        without such a job never needs."""
+        if self._scores is None:
+            if not self.network.scored_jobs():
+                return []
+            from agents.gauntlet.disputes import ScoreDisputes
+            from agents.training.determinism import pin_torch
+            from agents.training.local import pick_device
+
+            pin_torch()
+            configured = self.context.settings.device
+            device = pick_device() if configured == "auto" else configured
+            self._scores = ScoreDisputes(self.network, self.store, device)
+        return self._scores.step(head)
 
     def _tried(self, job_id: int | None, judge: Callable[[], T]) -> T | None:
         """A verdict; None if it failed. A case that can't be judged holds up no other: what it
