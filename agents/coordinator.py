@@ -7,6 +7,7 @@
     a contested verdict on a task         run the task, name its result
     a judged benchmark                    check it again, overrule a false verdict
     a model at a checkpoint               recompute its rounds, attest it
+    a validator's scores                  measure them again, overrule a false vector
 
 Cases of every job are decided, whichever job the member's settings name. One process per member.
 For each case all honest members derive the same operation. One proposes it, each serves its EIP-712
@@ -45,10 +46,12 @@ from agents.verify.rulings import (
     benchmark_rulings,
     challenge_ruling,
     role_rulings,
+    score_rulings,
     task_rulings,
 )
 
 if TYPE_CHECKING:
+    from agents.gauntlet.disputes import FalseScores, ScoreDisputes
     from agents.rounds.member_access import MemberAccess
     from agents.verify.attesting import Attestation, Attesting
     from agents.verify.judging import Judge
@@ -88,6 +91,7 @@ class Coordinator:
         )
         self.disputes = TaskDisputes(self.network, context, context.settings.device)
         self.benchmarks = BenchmarkDisputes(self.network, context, store)
+        self._scores: ScoreDisputes | None = None
         self._since: dict[bytes, float] = {}
         self._judges: dict[int, Judge] = {}
         self._attesting: Attesting | None = None
@@ -160,6 +164,23 @@ class Coordinator:
         if self.context.settings.coordinator.attest:
             due = self._tried(None, partial(self._attestations, head))
             yield list(attestation_rulings(self.network, due or []))
+        false = self._tried(None, partial(self._false_scores, head))
+        yield list(score_rulings(self.network, false or []))
+
+    def _false_scores(self, head: Head) -> list[FalseScores]:
+        """Validators' vectors that public bytes deny. Loads torch, which a member of a network
+        without such a job never needs."""
+        if self._scores is None:
+            if not self.network.scored_jobs():
+                return []
+            from agents.gauntlet.disputes import ScoreDisputes
+            from agents.training.determinism import pin_torch
+            from agents.training.local import device_of
+
+            pin_torch()
+            device = device_of(self.context.settings.device)
+            self._scores = ScoreDisputes(self.network, self.store, device)
+        return self._scores.step(head)
 
     def _tried(self, job_id: int | None, judge: Callable[[], T]) -> T | None:
         """A verdict; None if it failed. A case that can't be judged holds up no other: what it

@@ -26,6 +26,8 @@
         - A verifier's trust is its agreement with the consensus, averaged over rounds. It scales
           the verifier's cut, relative to the most trusted one that revealed in the round; who
           revealed nothing earns no cut. Whoever commits and stays silent agrees with nothing.
+        - A vector that is provably false (the record it names denies it, or states losses that
+          public data deny) costs its verifier stake: the Coordinator overrules it.
 @custom:kill The owner (the Coordinator) may pause `adopt` and the opening of a scoring. Rounds are
              then paid without a consensus of their own, and verifiers keep their cuts.
              Commitments to a scoring that is open, reveals and closing can't be paused.
@@ -83,6 +85,9 @@ MAX_WINDOW: constant(uint256) = 86_400
 OLD_PARTS: constant(uint256) = 7
 NEW_PARTS: constant(uint256) = 3
 
+# Violation of the registry.
+FALSE_REPORT: constant(uint256) = 6
+
 SCORE_DOMAIN: constant(bytes32) = keccak256("menagerie.ScoreConsensus.commit.v1")
 
 # A scoring's word: commit deadline (bits 0 to 39), reveal deadline (40), verifiers that committed
@@ -130,6 +135,8 @@ _committers: HashMap[bytes32, DynArray[uint256, 32]]
 _commitments: HashMap[bytes32, HashMap[uint256, bytes32]]
 _records: HashMap[bytes32, HashMap[uint256, bytes32]]
 _samples: HashMap[bytes32, HashMap[uint256, bytes32]]
+# Vectors that the owner found false.
+_overruled: HashMap[bytes32, HashMap[uint256, bool]]
 # By verifier and place // 16 in the snapshot.
 _rows: HashMap[bytes32, HashMap[uint256, HashMap[uint256, uint256]]]
 # By node id // 16; and which of these words are not zero: their places + 1, ascending.
@@ -338,6 +345,37 @@ def reveal_scores(
     log IScoreConsensus.ScoresRevealed(
         job_id=job_id, round_id=round_id, verifier_id=verifier_id, scores=scores, record=record
     )
+
+
+@external
+def overrule_scores(job_id: uint256, round_id: uint256, verifier_ids: DynArray[uint256, 16]):
+    """
+    @notice Owner only: finds that what verifiers revealed of a round is false: their records don't
+            give their vectors, or state losses that the public payloads and data don't give. They
+            are slashed for FALSE_REPORT, all of it to the treasury, each once a round. The round's
+            consensus stands: it is a median.
+    @dev Reverts: "ownable: caller is not the owner", "scores: nothing to overrule" (nothing was
+         revealed, or it was overruled already).
+    @param job_id The job.
+    @param round_id The round.
+    @param verifier_ids Verifiers who revealed a false vector.
+    """
+    ownable._check_owner()
+    key: bytes32 = self._key(job_id, round_id)
+    # Stake that was added after the time to commit does not answer for it.
+    since: uint256 = self._scorings[key] & _TIME_MASK
+    for verifier_id: uint256 in verifier_ids:
+        assert (
+            self._records[key][verifier_id] != empty(bytes32)
+            and not self._overruled[key][verifier_id]
+        ), "scores: nothing to overrule"
+        self._overruled[key][verifier_id] = True
+        amount: uint256 = extcall INodeRegistry(registry).slash(
+            verifier_id, FALSE_REPORT, min(since, block.timestamp), empty(address)
+        )
+        log IScoreConsensus.ScoresOverruled(
+            job_id=job_id, round_id=round_id, verifier_id=verifier_id, amount=amount
+        )
 
 
 @external

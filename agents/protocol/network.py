@@ -164,6 +164,11 @@ class Network:
             return self.early(self.results, "capture_audit_seed", job_id, round_id)
         return self.early(self.rounds, "capture_seed", job_id, round_id)
 
+    def scored_jobs(self) -> bool:
+        """Whether any job is paid by its validators' scores."""
+        head = self.chain.head().number
+        return bool(self.chain.events(self.scores, "JobAdopted", self.deployment.block, head))
+
     def seen(self, block: int, head: int) -> tuple[int, bytes] | None:
         """What a commitment names so that it counts on this chain only: a block, from `block` on,
         that contracts still know for long, and its hash. None if the chain does not have it.

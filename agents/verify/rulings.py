@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
@@ -144,3 +144,27 @@ def benchmark_rulings(network: Network, found: Iterable[FalseVerdict]) -> Iterat
         said = "passed" if case.passed else "failed"
         why = f"attempt {case.attempt} of node {case.node} should not have {said}: {case.why}"
         yield Ruling(network.benchmarks.address, data, salt_of("benchmark", *parts), why)
+
+
+class Denied(Protocol):
+    """A validator's vector of a round that public bytes deny, and why."""
+
+    @property
+    def job(self) -> int: ...
+    @property
+    def round(self) -> int: ...
+    @property
+    def verifier(self) -> int: ...
+    @property
+    def why(self) -> str: ...
+
+
+def score_rulings(network: Network, found: Iterable[Denied]) -> Iterator[Ruling]:
+    """Validators whose revealed scores are false are slashed."""
+    for case in found:
+        args = (case.job, case.round, [case.verifier])
+        data = network.scores.function("overrule_scores", 3).encode(args)
+        salt = salt_of("scores", case.job, case.round, case.verifier)
+        where = f"job {case.job} round {case.round}"
+        why = f"scores of verifier {case.verifier} in {where} are false: {case.why}"
+        yield Ruling(network.scores.address, data, salt, why)

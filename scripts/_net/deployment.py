@@ -53,10 +53,12 @@ SLASHERS = (
     "RedundantTasks",
     "TaskAppeals",
     "NodeBenchmarks",
+    "ScoreConsensus",
 )
 # Calls that wait the routine delay only: those a running network needs, and the emergency brake.
 ROUTINE_CALLS = (
     ("NodeBenchmarks", "overrule"),
+    ("ScoreConsensus", "overrule_scores"),
     ("NodeBenchmarks", "set_paused"),
     ("NodeRegistry", "approve_role"),
     ("NodeRegistry", "set_paused"),

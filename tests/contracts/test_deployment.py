@@ -98,6 +98,8 @@ RESTRICTED = {
         "adopt": "scores: not sponsor",
         "post_samples": "scores: not adopted",
         "commit_scores": "scores: not adopted",
+        "commit_scores_on": "scores: not adopted",
+        "overrule_scores": NOT_OWNER,
     },
     "RedundantTasks": {
         **PAUSED,
@@ -153,6 +155,7 @@ OPEN = {
         "slash_unrevealed",
         "mark_absent",
         "commit",
+        "commit_on",
         "reveal",
         "rejoin",
     },

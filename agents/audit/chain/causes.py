@@ -55,6 +55,7 @@ def causes(record: Record, registry: Payouts) -> Iterator[Cause]:
     yield from _of_reports(record, registry)
     yield from _of_tasks(record, registry)
     yield from _of_benchmarks(record)
+    yield from _of_scores(record, registry)
 
 
 def _opened_at(record: Record, job_id: int, round_id: int, event: Event) -> int:
@@ -268,3 +269,28 @@ def _of_benchmarks(record: Record) -> Iterator[Cause]:
         kind = int(Violation.FALSE_REPORT)
         offence = given.get(vote, record.time(event))
         yield Cause(event, 0, 0, vote[2], kind, NOBODY, args["amount"], offence)
+
+
+def _of_scores(record: Record, registry: Payouts) -> Iterator[Cause]:
+    """Validators whose revealed scores the committee found false."""
+    until: dict[tuple[int, int], int] = {}
+    open_: set[tuple[int, int, int]] = set()
+    for event in record.all("ScoringOpened", "ScoresRevealed", "ScoresOverruled"):
+        args = event.args
+        place_ = args["job_id"], args["round_id"]
+        if event.name == "ScoringOpened":
+            until[place_] = args["commit_deadline"]
+            continue
+        vote = (*place_, args["verifier_id"])
+        if event.name == "ScoresRevealed":
+            open_.add(vote)
+            continue
+        if vote not in open_:
+            registry.odd.append(
+                f"ScoresOverruled is of verifier {vote[2]} in job {vote[0]} round {vote[1]}, "
+                "where it had revealed nothing, or was overruled before."
+            )
+        open_.discard(vote)
+        time = record.time(event)
+        offence, kind = min(until.get(place_, time), time), int(Violation.FALSE_REPORT)
+        yield Cause(event, *vote, kind, NOBODY, args["amount"], offence)

@@ -89,6 +89,9 @@ class Ratings:
             if record is None:
                 continue
             found[verifier] = record
+            if verifier in self._overruled(part):
+                part.remark(f"verifier {verifier}: the committee found its scores false.")
+                continue
             self._check_place(part, opened, verifier, vector, record)
             if seed is not None:
                 who = f"verifier {verifier}"
@@ -120,8 +123,26 @@ class Ratings:
             )
             due = [n for n in record.scores if n.evaluated and n.usable and n.node in sent]
             measured = yardstick.measure({line.node: sent[line.node] for line in due})
+            if verifier not in self._overruled(part):
+                for line in due:
+                    self._compare_losses(part, verifier, line, measured[line.node])
+                continue
+            own = Part(part.round_id)
             for line in due:
-                self._compare_losses(part, verifier, line, measured[line.node])
+                self._compare_losses(own, verifier, line, measured[line.node])
+            denied = replay(record, None, self._options) if record.previous is None else []
+            sentence = "the committee overruled it, but its record and its losses are right."
+            wrong = not own.holds or bool(denied) or self._is_another(part, verifier, record)
+            part.hold("losses", wrong, f"verifier {verifier}", sentence)
+
+    def _overruled(self, part: Part) -> set[int]:
+        events = self._record.of("ScoresOverruled", part.round_id)
+        return {event.args["verifier_id"] for event in events}
+
+    def _is_another(self, part: Part, verifier: int, record: ScoreRecord) -> bool:
+        """Whether the vector that a verifier revealed is not the one of its record."""
+        events = self._record.of("ScoresRevealed", part.round_id, verifier_id=verifier)
+        return any(tuple(e.args["scores"]) != tuple(record.vector()) for e in events)
 
     # -- one record ----------------------------------------------------------------------------
 

@@ -362,7 +362,7 @@ def deploy(
         "benchmark_quorum": 1,
     } | parameters
     members = [str(account(f"member {i}").address) for i in range(5)]
-    slashers = [rounds_at, results_at, reports_at, tasks_at, appeals_at, benchmarks_at]
+    slashers = [rounds_at, results_at, reports_at, tasks_at, appeals_at, benchmarks_at, scores_at]
     classes = [name.ljust(32, b"\0") for name in (b"cpu-fp32", b"cuda:sm_90")]
     round_parts = (reports_at, jobs_at, rounds_at)
     report_parts = (registry_at, jobs_at, rounds_at, results_at, pool_at)
