@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from eth_utils import keccak
@@ -23,30 +24,43 @@ from agents.protocol.view import observe
 from agents.rounds.member_access import MemberAccess
 from agents.rounds.models import Models
 from agents.rounds.plan import Plans
+from agents.rounds.sealing import Sealing
 from agents.rounds.shards import NeededShards
 from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
+from agents.storage.key_release import Recipient, make_release
+from agents.storage.sealed import new_key
+from agents.verify.disclosing import PayloadKeys
 from agents.verify.judging import Judge
 from scripts._shared.key_server import KeyServer
-from scripts._shared.leaks import receivers
 from tests.attacks.test_data_keys import sender_of
 from tests.attacks.test_shard_keys import FIELDS, KEY, TEXT, Stage
 from tests.stage.chain.agents import PASSPHRASE, RunningAgents
 from tests.stage.chain.people import COMMIT, INVALID, TERMS, CommittedWork, Node, People
 from tests.stage.memory.honest_round import DEVICE, make_work, noise
 
+HOW = {
+    "shards": {"data_key": KEY, "shard_bytes": 1024},
+    "one key": {"data_key": KEY, "one_key": True},
+    "sealed": {},
+}
+SECRET: dict[str, Any] = {
+    "merge": "mean",
+    "score": "batches",
+    "privacy": "aggregate",
+    "privacy_options": {"clip": 1.0, "noise_multiplier": 4.0, "max_epsilon": 8.0},
+}
 
-@pytest.fixture(params=[False, True], ids=["shards", "one key"])
+
+@pytest.fixture
 def stage(
-    request: pytest.FixtureRequest,
-    people: People,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    how: str, people: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Stage]:
+    """A job whose data is encrypted in a way of `HOW`, or whose payloads are sealed."""
     monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
     store = EmbeddedStore(tmp_path / "store")
-    one_key = bool(request.param)
-    published = publish_job(store, TEXT, FIELDS, data_key=KEY, one_key=one_key, shard_bytes=1024)
+    fields = {**FIELDS, **(SECRET if how == "sealed" else {})}
+    published = publish_job(store, TEXT, fields, **HOW[how])
     sponsor = people.person("encrypted sponsor", 2 * TERMS.reward_per_round)
     own = replace(people, sponsor=sponsor)
     own.job = own.create_job(sponsor, TERMS.encode(published), 2 * TERMS.reward_per_round)
@@ -62,8 +76,10 @@ def begin_member(stage: Stage) -> tuple[MemberAccess, Network]:
     return MemberAccess(network, stage.store, context), network
 
 
-def reported(stage: Stage, network: Network, honest: Node, liar: Node) -> dict[Node, bytes]:
-    """A final round in which both worked, and both are reported."""
+def reported(
+    stage: Stage, network: Network, honest: Node, liar: Node, sealing: Sealing | None = None
+) -> dict[Node, bytes]:
+    """A final round in which both worked, and both are reported. `sealing`: seals payloads."""
     people = stage.people
     job = JobContext(stage.published.spec, stage.store, lambda: KEY)
     people.open()
@@ -79,6 +95,8 @@ def reported(stage: Stage, network: Network, honest: Node, liar: Node) -> dict[N
         if node is liar:
             false = noise(work.gradient, 1)
             work = make_work(job, plan, before, node.node_id, job_id=people.job, gradient=false)
+        if sealing is not None:
+            work = replace(work, payload=sealing.seal(work.payload, view))
         work.publish(stage.store)
         salt = keccak(text=f"salt of {node.name}")
         works[node] = CommittedWork.of_reveal(work.reveal(node.operator.address), salt)
@@ -98,6 +116,7 @@ def appeal(people: People, node: Node, report: bytes) -> None:
     people.chain.send(node.owner, people.reports, "appeal", report, b"\1" * 32)
 
 
+@pytest.mark.parametrize("how", ["shards", "one key"])
 def test_a_member_judges_appeals_with_keys_that_it_gets_only_for_them(
     stage: Stage, ann: Node, eve: Node
 ) -> None:
@@ -140,5 +159,75 @@ def test_a_member_judges_appeals_with_keys_that_it_gets_only_for_them(
 def given(stage: Stage, network: Network) -> dict[str, frozenset[int]]:
     """What the files on record gave to whom."""
     found = stage.files(network).read()
-    whole = {e.reader: frozenset(e.items) for one in found for e in one.release.readers}
-    return whole | receivers(found)
+    whole: dict[str, frozenset[int]] = {}
+    for one in found:
+        for entry in one.release.readers:
+            whole[entry.reader] = whole.get(entry.reader, frozenset()) | set(entry.items)
+    return whole
+
+
+@pytest.mark.parametrize("how", ["sealed"])
+def test_a_member_judges_sealed_payloads_with_keys_that_verifiers_tell_it(
+    stage: Stage, ann: Node, eve: Node
+) -> None:
+    people = stage.people
+    (vic, _), (abe, network) = stage.start("vic"), stage.start("abe")
+    reports = reported(stage, network, ann, eve, abe.sealing)
+    people.chain._nonces.clear()
+    context, node = stage.agents.running["vic"], people.nodes["vic"].node_id
+    teller = PayloadKeys(network, context, stage.store, vic.models, vic.sealing)
+    access, _ = begin_member(stage)
+    view = observe(network, people.job, network.chain.head(), people.round)
+    told: list[str] = []
+    judge = Judge(network, stage.store, DEVICE, told.append, access)
+    assert access.step(people.job) is not None
+    assert access.step(people.job) is None
+    people.chain._nonces.clear()
+    assert teller.step(people.job, node) is None, "there is no case yet"
+    assert judge.is_innocent(view, ann.node_id) is None
+
+    appeal(people, ann, reports[ann])
+    did = f"disclosed: keys of 1 payloads of round {people.round} to the committee"
+    assert teller.step(people.job, node) == did
+    assert teller.step(people.job, node) is None, "once"
+    assert given(stage, network) == {people.members[0].address: {ann.node_id}}
+    assert judge.is_innocent(view, ann.node_id) is True
+    assert judge.is_innocent(view, eve.node_id) is None, "its case is not open"
+    people.chain._nonces.clear()
+    appeal(people, eve, reports[eve])
+    assert teller.step(people.job, node) == did
+    assert judge.is_innocent(view, eve.node_id) is False
+
+
+@pytest.mark.parametrize("how", ["sealed"])
+def test_wrong_keys_of_sealed_payloads_change_no_verdict(
+    stage: Stage, ann: Node, eve: Node
+) -> None:
+    """A friend of the liar tells the members keys that open nothing, before the honest verifier
+    tells the right ones; and a stranger is not a reader by naming a public key."""
+    people = stage.people
+    (vic, _), (abe, network) = stage.start("vic"), stage.start("abe")
+    reports = reported(stage, network, ann, eve, abe.sealing)
+    people.chain._nonces.clear()
+    access, _ = begin_member(stage)
+    access.step(people.job)
+    keys = network.deployment["DataKeys"]
+    people.chain.send(eve.operator, keys, "set_reader_key", b"\7" * 32)
+    people.chain._nonces.clear()
+    appeal(people, eve, reports[eve])
+    member = people.members[0].address
+    public = bytes(network.chain.call(keys, "reader_key_of", member))
+    place = stage.files(network).place(people.round, "payloads")
+    lie = make_release(place, [Recipient(member, public, {eve.node_id: new_key()})])
+    assert lie is not None
+    digest = digest_of(stage.store.put_bytes(lie.to_bytes()))
+    people.chain.send(eve.operator, keys, "disclose_keys", people.job, people.round, digest)
+    view = observe(network, people.job, network.chain.head(), people.round)
+    judge = Judge(network, stage.store, DEVICE, lambda why: None, access)
+    assert judge.is_innocent(view, eve.node_id) is None
+    context, node = stage.agents.running["vic"], people.nodes["vic"].node_id
+    teller = PayloadKeys(network, context, stage.store, vic.models, vic.sealing)
+    assert (teller.step(people.job, node) or "").startswith("disclosed:")
+    assert judge.is_innocent(view, eve.node_id) is False
+    readers = [e.reader for one in stage.files(network).read() for e in one.release.readers]
+    assert set(readers) == {member}

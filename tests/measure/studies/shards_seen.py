@@ -16,8 +16,8 @@ from agents.storage.embedded import EmbeddedStore
 from agents.storage.sealed import new_key
 from agents.training.documents import stdlib_corpus
 
-ROUNDS = (1, 10, 100, 1000)
-TRAINERS = (6, 16)
+ROUNDS = (1, 10, 100, 400)
+TRAINERS = (6,)
 SIZES = (16 * 1024, 64 * 1024)
 
 
