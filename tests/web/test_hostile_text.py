@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -189,6 +190,8 @@ def test_a_strangers_file_is_no_page(
         assert "attachment" in answer.headers["content-disposition"]
         page = context.new_page()
         page.goto("/about")
-        page.evaluate("path => { const f = document.createElement('iframe'); f.src = path; }", cid)
+        with page.expect_download() as started:
+            page.evaluate("path => { location.href = path; }", f"/api/store/{cid}")
+        assert Path(started.value.path()).read_bytes() == raw and page.url.endswith("/about")
         assert page.evaluate("window.hacked ?? null") is None
         context.close()
