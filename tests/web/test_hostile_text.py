@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Dialog
 from pydantic import BaseModel
 
 from agents.audit.explain import Explainer
@@ -112,9 +112,13 @@ class Reader:
         self.context = browser.new_context(base_url=url, viewport={"width": 360, "height": 740})
         self.page = self.context.new_page()
         self.said: list[str] = []
-        self.page.on("dialog", lambda dialog: (self.said.append("dialog"), dialog.dismiss()))
+        self.page.on("dialog", self._opened)
         self.page.on("request", lambda request: self._asked(request.url, url))
         self.page.on("console", lambda line: self._heard(line.text))
+
+    def _opened(self, dialog: Dialog) -> None:
+        self.said.append("dialog")
+        dialog.dismiss()
 
     def _asked(self, asked: str, url: str) -> None:
         if not asked.startswith((url, "data:", "http://127.0.0.1")):
