@@ -33,6 +33,7 @@ from tests.measure import (
     bench_scores,
     bench_store,
     bench_tasks,
+    bench_web,
 )
 from tests.measure.rows import Row
 
@@ -50,6 +51,7 @@ GROUPS = (
     "privacy",
     "quality",
     "rpc",
+    "web",
     "demo",
 )
 
@@ -127,6 +129,8 @@ def main(only: tuple[str, ...]) -> None:
             rows += bench_tasks.rows(Path(folder), say)
     if "rpc" in wanted:
         rows += bench_rpc.rows(say)
+    if "web" in wanted:
+        rows += bench_web.rows(say)
     if "demo" in wanted:
         say("the demo's report")
         rows.append(bench_agents.bench_utilisation())

@@ -11,11 +11,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Dialog
 from pydantic import BaseModel
 
 from agents.audit.explain import Explainer
@@ -111,9 +112,13 @@ class Reader:
         self.context = browser.new_context(base_url=url, viewport={"width": 360, "height": 740})
         self.page = self.context.new_page()
         self.said: list[str] = []
-        self.page.on("dialog", lambda dialog: (self.said.append("dialog"), dialog.dismiss()))
+        self.page.on("dialog", self._opened)
         self.page.on("request", lambda request: self._asked(request.url, url))
         self.page.on("console", lambda line: self._heard(line.text))
+
+    def _opened(self, dialog: Dialog) -> None:
+        self.said.append("dialog")
+        dialog.dismiss()
 
     def _asked(self, asked: str, url: str) -> None:
         if not asked.startswith((url, "data:", "http://127.0.0.1")):
@@ -189,6 +194,8 @@ def test_a_strangers_file_is_no_page(
         assert "attachment" in answer.headers["content-disposition"]
         page = context.new_page()
         page.goto("/about")
-        page.evaluate("path => { const f = document.createElement('iframe'); f.src = path; }", cid)
+        with page.expect_download() as started:
+            page.evaluate("path => { location.href = path; }", f"/api/store/{cid}")
+        assert Path(started.value.path()).read_bytes() == raw and page.url.endswith("/about")
         assert page.evaluate("window.hacked ?? null") is None
         context.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 
 from tests.stage.chain.finished_job import JOB
 from tests.stage.island import ISLAND
@@ -23,7 +23,8 @@ from tests.stage.web import Served
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "report/web"
 AXE = ISLAND / "node_modules/axe-core/axe.min.js"
-DESK, PHONE = {"width": 1280, "height": 800}, {"width": 360, "height": 740}
+DESK = ViewportSize(width=1280, height=800)
+PHONE = ViewportSize(width=360, height=740)
 PAGES = {
     "home": "/",
     "job": f"/jobs/{JOB}",
@@ -91,8 +92,8 @@ def test_axe_finds_no_violation_while_things_are_undecided(
     browser: Browser, undecided: Underway, scheme: str
 ) -> None:
     bob, job = undecided.people.nodes["bob"].node_id, undecided.people.job
-    options = {"color_scheme": scheme, "reduced_motion": "reduce", "viewport": DESK}
-    context = browser.new_context(base_url=undecided.page.url, **options)
+    options: dict[str, Any] = {"color_scheme": scheme, "reduced_motion": "reduce"}
+    context = browser.new_context(base_url=undecided.page.url, viewport=DESK, **options)
     page = context.new_page()
     running, convicted = f"/jobs/{job}/rounds/3", f"/jobs/{job}/rounds/2"
     for path in ("/", running, convicted, f"/nodes/{bob}", "/tasks", "/tasks/2", "/committee"):

@@ -22,6 +22,9 @@ export function begin(): void {
     void submitted(form);
   });
   onWallet(() => void resumeAll());
+  document.addEventListener("menagerie:news", () => {
+    if (document.querySelector(".action-place[data-again]")) void resumeAll();
+  });
   void resumeAll();
 }
 
@@ -39,6 +42,7 @@ export async function submitted(form: HTMLFormElement): Promise<void> {
   if (form.dataset.busy) return;
   form.dataset.busy = "1";
   const place = placeOf(form);
+  delete place.dataset.again;
   clearPlans(place);
   try {
     place.replaceChildren(el("p", { class: "hint", role: "status" }, "Asking your wallet and the chain …"));
@@ -107,12 +111,15 @@ async function resumeAll(): Promise<void> {
     const form = formOf(entry);
     if (!form || entry.account.toLowerCase() !== session.account.toLowerCase()) continue;
     const place = placeOf(form);
-    if (place.childElementCount) continue;
+    if (place.childElementCount && place.dataset.again === undefined) continue;
     try {
       fill(form, entry);
+      reveal(form);
+      delete place.dataset.again;
       await planned(form, session, place, entry);
     } catch (error) {
       refuse(form, place, error);
+      place.dataset.again = ""; // the next block may find a node that answers
     }
   }
 }
@@ -133,6 +140,13 @@ function fill(form: HTMLFormElement, entry: Entry): void {
     const ticked = field.type === "checkbox" || field.type === "radio";
     if (ticked) field.checked = held.all(field.name).includes(field.value);
     else field.value = held.get(field.name);
+  }
+}
+
+/** Open whatever folds the form away, so that its reader sees what was begun. */
+function reveal(form: HTMLFormElement): void {
+  for (let fold = form.closest("details"); fold; fold = fold.parentElement?.closest("details") ?? null) {
+    fold.open = true;
   }
 }
 
