@@ -75,10 +75,11 @@ def main() -> None:
                     f"{when:6}  {units:6} units in {own:g} s of its own and {elapsed:3} s of the "
                     f"chain: {score / 1e6:7.2f} a second"
                 )
+            scored = [score for score, _, _ in found_]
             speeds = [units / own for _, units, _ in found_]
             timings = [elapsed / own for _, _, elapsed in found_]
             print(
-                f"{when:6}  largest over smallest: of the scores {_apart([s for s, _, _ in found_])}"
+                f"{when:6}  largest over smallest: of the scores {_apart(scored)}"
                 f", of the machine's own speed {_apart(speeds)}, of the timing {_apart(timings)}\n"
             )
 
