@@ -119,7 +119,8 @@ class Trainer:
         if self.tasks is not None:
             self.tasks.start()
         self.publication.step()
-        did = self.membership.step(head)
+        node = self.membership.node_id
+        did = self.membership.step(head, free=not self.begun(head, node))
         if did:
             return did
         node = self.membership.node_id
@@ -134,7 +135,9 @@ class Trainer:
         duties.pop(job_id, None)
         if job_id:
             view = views.get(job_id) or observe(self.network, job_id, head)
-            duties[job_id] = partial(self._work, view, node, bool(busy - {job_id}))
+            # What is committed to now would wait for the benchmark to be revealed.
+            elsewhere = bool(busy - {job_id}) or self.membership.measuring
+            duties[job_id] = partial(self._work, view, node, elsewhere)
         for left in self._upkeeps.keys() - duties.keys():
             del self._upkeeps[left]
             self.context.metrics.forget_job(left)
@@ -148,7 +151,7 @@ class Trainer:
 
     def _work(self, view: View, node: int, elsewhere: bool) -> str | None:
         """The next action in the job that the node trains in. `elsewhere`: it has work to open in
-        another one, so it begins none here."""
+        another one, or measures its machine, so it begins none here."""
         self.context.metrics.see_round(view.job_id, view.round_id, view.phase)
         did = None
         if node and view.phase == Phase.COMMIT:

@@ -37,15 +37,20 @@ class Membership:
         self._device = device
         self._told = False
         self._said_moved = False
+        self.measuring = False  # a benchmark is asked for and not answered
 
-    def step(self, head: Head) -> str | None:
-        """Register or benchmark if that is needed; returns what was done."""
+    def step(self, head: Head, free: bool = True) -> str | None:
+        """Register or benchmark if that is needed; returns what was done.
+
+        `free`: nothing that the node has committed to waits to be revealed. A benchmark takes long,
+        so one that has a score already is measured again only then.
+        """
         if not self.node_id:
             self.node_id = self._network.node_of(self._context.wallet.address)
             if not self.node_id:
                 return self._register()
             self._context.log.info("node", node_id=self.node_id)
-        return self._benchmark(head)
+        return self._benchmark(head, free)
 
     def _register(self) -> str | None:
         settings = self._context.settings.trainer
@@ -85,7 +90,7 @@ class Membership:
 
     # -- benchmark -----------------------------------------------------------------------------
 
-    def _benchmark(self, head: Head) -> str | None:
+    def _benchmark(self, head: Head, free: bool) -> str | None:
         node = self._network.node(self.node_id)
         if not node.roles & Role.TRAINER or node.banned or node.unlock_at:
             return None
@@ -99,7 +104,8 @@ class Membership:
         idle = attempt.settled or not attempt.attempt
         lasting = node.benchmark_score and not self._expires(head, parameters.unbonding_period)
         lasting = lasting and not self._moved()
-        if idle and lasting:
+        self.measuring = bool(attempt.attempt) and not answered and not stale
+        if (idle and lasting) or not (free or not node.benchmark_score):
             return None
         if attempt.attempt and not answered and not stale:
             return self._answer(attempt.requested_at + window - head.timestamp)
@@ -107,6 +113,7 @@ class Membership:
         # Whoever asks before enough verifiers may judge has worked in vain.
         if due and len(self._network.voters(head.timestamp)) >= parameters.benchmark_quorum:
             self._context.sender.send(self._network.benchmarks, "request_benchmark", self.node_id)
+            self.measuring = True
             return "requested: a benchmark"
         return None
 

@@ -64,9 +64,9 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Peo
         yield people, Membership(Network(context.chain, context.deployment), context, store, "cpu")
 
 
-def act(people: People, agent: Membership) -> str | None:
+def act(people: People, agent: Membership, free: bool = True) -> str | None:
     people.chain.mine()
-    return agent.step(agent._context.chain.head())
+    return agent.step(agent._context.chain.head(), free)
 
 
 def measured(people: People, agent: Membership, node: Node) -> None:
@@ -90,3 +90,23 @@ def test_it_measures_again_on_another_machine_only(
     assert act(people, agent) is None
     attempts = people.chain.call(people.benchmarks, "benchmark", ann.node_id).attempt
     assert attempts == 2
+
+
+def test_a_node_with_a_score_measures_again_only_when_nothing_waits_to_be_revealed(
+    stage: tuple[People, Membership], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work takes as long as a reveal may; and while it is due, nothing new is begun."""
+    people, agent = stage
+    ann = people.nodes["ann"]
+    measured(people, agent, ann)
+    monkeypatch.setattr(membership, "machine", lambda device: "a faster one (64)")
+    assert act(people, agent, free=False) is None
+    assert not agent.measuring
+    assert act(people, agent) == "requested: a benchmark"
+    assert agent.measuring
+    assert act(people, agent, free=False) is None
+    assert agent.measuring
+    said = act(people, agent)
+    assert said is not None and said.startswith("benchmarked: ")
+    assert act(people, agent) is None
+    assert not agent.measuring
