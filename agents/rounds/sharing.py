@@ -71,6 +71,8 @@ class Sharing:
         self._post_of, self._outgoing = post_of, outgoing
         self._where = domain(network.deployment.chain_id, network.rounds.address)
         self._done: tuple[int, int, bytes] | None = None
+        self._read: dict[Reveal, Mined] = {}  # of the round below
+        self._read_in: tuple[int, int, bytes] | None = None
 
     def step(self, view: View, node: int) -> str | None:
         """Merge and state, once a round; returns what was done."""
@@ -92,11 +94,13 @@ class Sharing:
         if butterfly is None or node not in butterfly.miners:
             self._done = place
             return None
+        if self._read_in != place:
+            self._read, self._read_in = {}, place
         mined = self._look(view, job, plan, stage, reveals)
         if any(one.unavailable for one in mined) and self._elapsed(view) < _PATIENCE:
             return None
         did = self._state(job, plan.epoch, node, butterfly, mined, view.round.opened_block)
-        self._done = place
+        self._done, self._read = place, {}
         return did
 
     def _look(
@@ -112,12 +116,15 @@ class Sharing:
         assert epoch is not None
         before = self._models.at(view.job_id, view.round.prev_model, stage)
         start = model_hash(stage_of(job, before, stage))
-        return [
-            fetch_mined(reveal, job, self._store, plan, start)
-            if epoch.stage_of(node) == stage
-            else fetch_log(reveal, job, self._store, epoch)
-            for node, reveal in sorted(reveals.items())
-        ]
+        found: dict[Reveal, Mined] = {}
+        for node, reveal in sorted(reveals.items()):
+            one = self._read.get(reveal)
+            if one is None and epoch.stage_of(node) == stage:
+                one = fetch_mined(reveal, job, self._store, plan, start)
+            found[reveal] = one or fetch_log(reveal, job, self._store, epoch)
+        # What is there need not be fetched again while others' is waited for.
+        self._read = {reveal: one for reveal, one in found.items() if not one.unavailable}
+        return list(found.values())
 
     def _state(
         self,

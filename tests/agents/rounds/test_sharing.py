@@ -368,6 +368,29 @@ def test_a_miner_fetches_no_payload_of_another_stage(crew: Crew) -> None:
     assert put == [4 * sum(butterfly.sizes[shard] for shard in butterfly.owned(node))]
 
 
+def test_what_was_fetched_is_kept_while_a_payload_is_waited_for(crew: Crew) -> None:
+    node = NINE[0]
+    mate = next(m for m in crew.mates(crew.stage_of(node)) if m != node)
+    away = crew.mined.submit(mate, missing="payload").reveal
+    crew.facts.revealed = {**crew.facts.revealed, mate: away}
+    reader, asked = crew.reader(), list[bytes]()
+
+    class Watched(EmbeddedStore):
+        def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
+            asked.append(digest)
+            return super().get_digest(digest, max_bytes)
+
+    context: Any = SimpleNamespace(wallet=WALLETS[node], log=quiet_log())
+    place = context, crew.facts, Watched(crew.mined.store.root), reader.models, reader.plans
+    sharing = Sharing(*place, lambda *_: crew.posts[node])
+    assert sharing.step(crew.view, node) is None
+    asked.clear()
+    assert sharing.step(crew.view, node) is None
+    assert set(asked) == {away.content}
+    crew.view.now = WINDOW_S // 2
+    assert sharing.step(crew.view, node)
+
+
 def test_a_miner_without_a_post_leaves_its_statement_at_others(crew: Crew) -> None:
     closed = NINE[3]
     own = Post("127.0.0.1", 0, quiet_log(), WHERE, crew.posts[closed].book, listen=False)
