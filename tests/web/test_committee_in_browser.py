@@ -13,6 +13,24 @@ Begin = Callable[..., Visit]
 APPEALED = 3
 
 
+def test_appeal__the_owner_of_a_convicted_node_puts_up_the_bond(world: World, visit: Begin) -> None:
+    people, chain = world.people, world.people.chain
+    accused = people.enlist("accused", spare=200 * ZOO)
+    people.benchmark(accused)
+    world.job()
+    report = people.convict(accused, people.nodes["ann"])
+    bond = chain.call(people.reports, "appeal_bond")
+    before = world.balance(accused.owner)
+    wallet = world.wallet(accused.owner)
+    reader = visit(wallet)
+    reader.connect(wallet, f"/nodes/{accused.node_id}")
+    said = reader.carry_out("appeal")
+    assert "The committee decides until" in said
+    found = chain.call(people.reports, "report_of", report)
+    assert (found.status, found.appellant) == (APPEALED, accused.owner.address)
+    assert world.balance(accused.owner) == before - bond
+
+
 def test_committee__three_wallets_approve_and_one_executes(world: World, visit: Begin) -> None:
     people, chain = world.people, world.people.chain
     node = people.enlist("judge", VERIFIER)
@@ -50,22 +68,3 @@ def test_committee__a_stranger_s_approval_is_refused_before_it_is_signed(
     reader.submit("approve-operation")
     assert "coordinator: not a member" in reader.refusal()
     assert not wallet.sent
-
-
-def test_appeal__the_owner_of_a_convicted_node_puts_up_the_bond(world: World, visit: Begin) -> None:
-    people, chain = world.people, world.people.chain
-    accused = people.enlist("accused", spare=200 * ZOO)
-    for node in (accused, people.nodes["ann"]):
-        people.benchmark(node)  # the committee's delay may have outlasted older ones
-    world.job()
-    report = people.convict(accused, people.nodes["ann"])
-    bond = chain.call(people.reports, "appeal_bond")
-    before = world.balance(accused.owner)
-    wallet = world.wallet(accused.owner)
-    reader = visit(wallet)
-    reader.connect(wallet, f"/nodes/{accused.node_id}")
-    said = reader.carry_out("appeal")
-    assert "The committee decides until" in said
-    found = chain.call(people.reports, "report_of", report)
-    assert (found.status, found.appellant) == (APPEALED, accused.owner.address)
-    assert world.balance(accused.owner) == before - bond

@@ -18,7 +18,11 @@ _SHORT = 10  # characters of a hash that are shown before it is opened
 
 def text(raw: object) -> str:
     """Any string as markup that shows it: no tag, no control character, no change of direction."""
-    return html.escape("".join(map(_visible, str(raw))), quote=True)
+    shown = str(raw)
+    # Printable is what `_visible` leaves alone, and nearly every text of a page is.
+    if not shown.isprintable():
+        shown = "".join(map(_visible, shown))
+    return html.escape(shown, quote=True)
 
 
 def _visible(character: str) -> str:

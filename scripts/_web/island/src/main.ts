@@ -68,7 +68,7 @@ function unhide(): void {
   for (const each of all("[data-recompute][hidden], [data-needs-script][hidden]")) each.hidden = false;
 }
 
-beginLive();
+beginLive(); // first: it notes the page as the server made it
 beginCommands();
 beginWallet();
 unhide();

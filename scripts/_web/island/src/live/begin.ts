@@ -4,7 +4,7 @@
 import { isDown, note } from "./banner";
 import * as clocks from "./clocks";
 import { type News, Stream } from "./stream";
-import { refresh } from "./swap";
+import { begin as beginSwaps, refresh } from "./swap";
 
 const CHECK_MS = 5_000;
 
@@ -37,6 +37,7 @@ function heard(news: News): void {
 }
 
 export function begin(): void {
+  beginSwaps();
   clocks.begin();
   const stream = new Stream(
     "/api/live",

@@ -4,6 +4,8 @@
 import { all } from "../dom";
 
 const GAP_MS = 400;
+/** What the reader has asked for and is reading. */
+const SHOWN = ".action-place > *, .generate-place > *, .recomputed > *, .download-state";
 
 let wanted: Set<string> | "all" = new Set();
 let timer = 0;
@@ -15,8 +17,8 @@ const sources = new WeakMap<HTMLElement, string>();
 function busy(element: HTMLElement): boolean {
   const focused = document.activeElement;
   const typing = focused !== null && element.contains(focused) && focused.matches("input, textarea, select");
-  const planned = element.querySelector(".action-place > *") !== null;
-  return typing || planned || all<HTMLInputElement>("input, textarea", element).some(touched);
+  const shown = element.querySelector(SHOWN) !== null;
+  return typing || shown || all<HTMLInputElement>("input, textarea", element).some(touched);
 }
 
 /** Whether somebody has changed a field since the page was made. */
@@ -63,15 +65,28 @@ async function swap(): Promise<void> {
 
 function replace(part: HTMLElement, fresh: HTMLElement | null): void {
   if (!fresh || busy(part)) return;
-  const open = new Set(all("details[open][id]", part).map(({ id }) => id));
   const made = document.importNode(fresh, true);
   if (sources.get(part) === fresh.outerHTML) return;
   sources.set(made, fresh.outerHTML);
-  for (const details of all<HTMLDetailsElement>("details[id]", made)) {
-    if (open.has(details.id)) details.open = true;
-  }
+  keepOpen(part, made);
   const held = document.activeElement?.id;
   const within = document.activeElement !== null && part.contains(document.activeElement);
   part.replaceWith(made);
   if (held && within) document.getElementById(held)?.focus();
+}
+
+/** Leave open what the reader has opened: found by its id, else by its place among as many. */
+function keepOpen(part: HTMLElement, made: HTMLElement): void {
+  const before = all<HTMLDetailsElement>("details", part);
+  const after = all<HTMLDetailsElement>("details", made);
+  const open = new Set(before.filter((each) => each.open && each.id).map(({ id }) => id));
+  for (const [at, each] of after.entries()) {
+    const same = before.length === after.length && before[at]?.id === each.id && before[at].open;
+    if (same || open.has(each.id)) each.open = true;
+  }
+}
+
+/** Note what the server has said of each part, before anything here changes the page. */
+export function begin(): void {
+  for (const part of all("[data-live][id]")) sources.set(part, part.outerHTML);
 }
