@@ -31,7 +31,7 @@ from scripts._shared.node_options import node_of, node_options
 @click.option(
     "--trainers", type=int, help="Trainers, the job's cheats included (default: 8; 10; 11; 12; 6)."
 )
-@click.option("--rounds", type=int, help="Rounds of the job (default: 10; 10; 12; 6; 4).")
+@click.option("--rounds", type=int, help="Rounds of the job (default: 10; 10; 12; 6; 3).")
 @click.option(
     "--data",
     multiple=True,

@@ -150,6 +150,6 @@ ENCRYPTED = Scenario(
     spec=_spec,
     shard_bytes=_SHARD_BYTES,
     sight=_seen,
-    rounds=4,
+    rounds=3,
     loss_goal=0.9,
 )

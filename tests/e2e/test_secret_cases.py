@@ -99,7 +99,7 @@ def appeal(local: LocalNetwork, report_id: bytes) -> None:
     reports, token = local.net.contract("ViolationReports"), local.net.contract("ZooToken")
     owner, bond = local.net.seats[NOISE].owner, reports.functions.appeal_bond().call()
     for sender, call in (
-        (local.net.sponsor, token.functions.transfer(owner.address, bond)),
+        (local.net.faucet, token.functions.transfer(owner.address, bond)),
         (owner, token.functions.approve(reports.address, bond)),
         (owner, reports.functions.appeal(report_id, b"\1" * 32)),
     ):
