@@ -64,7 +64,7 @@ class TaskBook:
         """Replay all events and compare with what is kept; the tasks."""
         record = self._record
         events = record.all(*_NAMES, *_OF_APPEALS)
-        sent = ("ResultRevealed", "ResultAttested", "ResultCommitted")
+        sent = ("ResultRevealed", "ResultAttested")
         record.fetch_transactions(event for event in events if event.name in sent)
         record.fetch_headers(event.block for event in events)
         for event in events:
