@@ -16,8 +16,8 @@ from scripts._shared.operator import (
     explained,
     is_localnet,
     read_network_option,
+    rpc_url_of,
     store_of,
-    url_of,
 )
 
 PORT = 8700
@@ -61,7 +61,7 @@ def cli(
     from scripts._web.serve import Wishes, is_local, serve
 
     log = open_log("web", "info", True, None)
-    url = url_of(choice)
+    url = rpc_url_of(choice)
     if deployment is None:
         deployment = deployment_path(None, ChainClient(url, log).chain_id())
     chain_id = load_deployment(deployment).chain_id
