@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from scripts._shared.connecting import rpc_url_of
 from scripts._shared.operator import (
     deployment_option,
     deployment_path,
@@ -17,7 +18,6 @@ from scripts._shared.operator import (
     is_localnet,
     read_network_option,
     store_of,
-    url_of,
 )
 
 PORT = 8700
@@ -61,7 +61,7 @@ def cli(
     from scripts._web.serve import Wishes, is_local, serve
 
     log = open_log("web", "info", True, None)
-    url = url_of(choice)
+    url = rpc_url_of(choice)
     if deployment is None:
         deployment = deployment_path(None, ChainClient(url, log).chain_id())
     chain_id = load_deployment(deployment).chain_id
