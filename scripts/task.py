@@ -304,13 +304,10 @@ def appeal(account: Any, task_id: int, yes: bool, deployment: Path | None) -> No
     If the outcome was wrong the bond comes back with a share of what is slashed; else the verifiers
     keep it. `ape run claim` fetches what is credited.
     """
-    from agents.protocol.numbers import TaskStatus
-
     contracts = Contracts(deployment)
     network = contracts.network()
     task = _tasks(network, task_id).task(task_id)
-    open_ = task.status in (TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED)
-    if not open_ or network.chain.chain_time() > task.time:
+    if not task.appealable(network.chain.chain_time()):
         raise click.ClickException(
             f"Task {task_id} is {task.status.name} and can't be appealed, or not any more: "
             f"`ape run task status {task_id}` says where it stands."

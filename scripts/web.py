@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from scripts._shared.connecting import rpc_url_of
 from scripts._shared.operator import (
     deployment_option,
     deployment_path,

@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random examples may take as long as they need: a busy machine makes no test fail.
+"""What holds for all tests, and the one finished job that several folders read.
 
+Random examples may take as long as they need, so that a busy machine makes no test fail:
 Hypothesis' own limit is 200 ms of wall time for an example.
 """
 
+from __future__ import annotations
+
 import gc
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from agents.runtime import logs
+
+if TYPE_CHECKING:
+    from tests.stage.chain.finished_job import FinishedJob
 
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
@@ -26,6 +33,20 @@ def _secrets_of_this_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(logs, "_secrets", set(logs._secrets))
         yield
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedJob]:
+    """A finished job on a real chain. Nothing writes to its chain, nor changes what its store has.
+
+    torch is imported with it, so that tests of what needs no torch start without.
+    """
+    from scripts._net.processes import Supervisor
+    from tests.stage.chain.finished_job import make_finished_job
+
+    directory = tmp_path_factory.mktemp("finished")
+    with Supervisor(directory / "logs") as supervisor:
+        yield make_finished_job(directory, supervisor)
 
 
 def pytest_sessionfinish() -> None:

@@ -7,6 +7,7 @@ import codecs
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from agents.models.folder import ModelFolder
 from agents.training.data import encoder
-from agents.training.decode import written
+from agents.training.decode import drawn_by_reader, likeliest, written
 from agents.training.documents import DataError
 from agents.training.evaluate import token_losses
 from agents.training.flat import FlatModel
@@ -86,8 +87,9 @@ class Reader:
         tokens = self.encode(prompt.encode()) or [stop or 0]
         self._net.load(self._state)
         decode = self.decoder()
-        place = (self._net.model, tokens, self._window, self._device, temperature, seed)
-        for _, token in zip(range(count), written(*place), strict=False):
+        choose = drawn_by_reader(seed, temperature) if temperature > 0 else likeliest
+        place = (self._net.model, tokens, self._window, self._device, choose)
+        for token in islice(written(*place), count):
             if token == stop:
                 return
             yield decode(token)

@@ -24,7 +24,8 @@ from agents.pipeline.epoch import Epoch
 from agents.pipeline.held import ANSWERS
 from agents.pipeline.inbox import MAX_TRAIL
 from agents.pipeline.letters import HEAD_BYTES, Collect, Domain
-from agents.pipeline.post import Post, Refused, Running
+from agents.pipeline.mailbox import Refused, Running
+from agents.pipeline.post import Post
 from agents.runtime.bounded_http import ask
 from agents.runtime.logs import Log
 from agents.runtime.wallet import Wallet

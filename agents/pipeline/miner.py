@@ -22,8 +22,9 @@ from agents.pipeline.hand_over import Passage
 from agents.pipeline.held import Told
 from agents.pipeline.inbox import Entry
 from agents.pipeline.letters import Domain, Done, Letter, LetterError, done_path
+from agents.pipeline.mailbox import Refused, Running
 from agents.pipeline.miner_log import Kind
-from agents.pipeline.post import Post, Refused, Running
+from agents.pipeline.post import Post
 from agents.pipeline.relays import relays
 from agents.pipeline.schedule import Outgoing, Schedule, Times
 from agents.pipeline.stage import Passed, StageError

@@ -19,8 +19,9 @@ from agents.pipeline.clasp import stated
 from agents.pipeline.collector import beside
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.letters import Announcement, Domain, domain
+from agents.pipeline.mailbox import Running
 from agents.pipeline.miner import Finished, Miner
-from agents.pipeline.post import Post, Running
+from agents.pipeline.post import Post
 from agents.pipeline.schedule import Times
 from agents.pipeline.work import StageWork, change
 from agents.protocol.network import Network

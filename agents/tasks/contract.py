@@ -9,7 +9,7 @@ result before it is revealed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,11 +158,22 @@ class Task:
         pairs = zip(self.states, self.answers, strict=True)
         return [answer for state, answer in pairs if state == LaneState.REVEALED]
 
+    def appealable(self, now: int) -> bool:
+        """Whether RedundantTasks takes an appeal at chain time `now`."""
+        return now <= self.time and open_to_appeal(self.status, self.states)
+
     def settled(self, now: int) -> bool:
         """Whether no transaction can change the task any more, at chain time `now`."""
         if self.status in (TaskStatus.AGREED, TaskStatus.UNDECIDED):
             return now > self.time
         return self.status in (TaskStatus.NONE, TaskStatus.CLOSED)
+
+
+def open_to_appeal(status: TaskStatus, lanes: Iterable[LaneState]) -> bool:
+    """Whether a task's outcome may be appealed until its deadline: somebody revealed a result."""
+    if status == TaskStatus.UNDECIDED:
+        return LaneState.REVEALED in lanes
+    return status in (TaskStatus.AGREED, TaskStatus.DECIDED)
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,15 @@ but the tokens and the weights decides it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from agents.training.rng import derive_key, endless_words
+
+Choose = Callable[[Tensor], int]
 
 
 class NotFinite(ValueError):
@@ -31,32 +36,46 @@ def next_logits(model: nn.Module, tokens: Sequence[int], device: str) -> Tensor:
     return logits
 
 
+def likeliest(logits: Tensor) -> int:
+    """The token of the greatest logit, of equal ones the lowest."""
+    return int((logits == logits.max()).nonzero()[0])
+
+
+def drawn(key: bytes, temperature: float) -> Choose:
+    """Tokens by their probability, each from its own word of the generator that all nodes share."""
+    words = endless_words(key)
+
+    def choose(logits: Tensor) -> int:
+        values = logits.detach().double().cpu().numpy()
+        weights = np.exp((values - values.max()) / temperature)
+        point = float(next(words)) / 2**64 * weights.sum()
+        return min(int(np.searchsorted(weights.cumsum(), point, "right")), len(weights) - 1)
+
+    return choose
+
+
+def drawn_by_reader(seed: int, temperature: float) -> Choose:
+    """As `drawn`, for a seed of a reader's choice."""
+    return drawn(derive_key("reader", seed), temperature)
+
+
 def written(
     model: nn.Module,
     prompt: Sequence[int],
     window: int,
     device: str,
-    temperature: float = 0.0,
-    seed: int = 0,
+    choose: Choose = likeliest,
 ) -> Iterator[int]:
     """Tokens that go on from a prompt of at least one, without end.
 
     Args:
         model: as of `next_logits`.
         window: tokens that the model reads at most; older ones are forgotten.
-        temperature: 0 takes the likeliest token (of equal ones the lowest), else it is drawn.
-        seed: of the draws, which are the same for the same seed on the CPU.
 
     Raises:
         NotFinite: a logit is no number.
     """
     tokens = list(prompt)
-    draws = torch.Generator().manual_seed(seed)
     while True:
-        logits = next_logits(model, tokens[-window:], device)
-        if temperature > 0:
-            chances = torch.softmax(logits.double().cpu() / temperature, dim=-1)
-            tokens.append(int(torch.multinomial(chances, 1, generator=draws)))
-        else:
-            tokens.append(int((logits == logits.max()).nonzero()[0]))
+        tokens.append(choose(next_logits(model, tokens[-window:], device)))
         yield tokens[-1]

@@ -9,6 +9,7 @@ instruction set. What is derived from the words is integer arithmetic and one ro
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.random import Philox
@@ -31,10 +32,21 @@ def derive_key(*parts: bytes | str | int) -> bytes:
 
 def raw_words(key: bytes, count: int) -> NDArray[np.uint64]:
     """The first ``count`` uint64 words of Philox keyed by the first 16 bytes of ``key``."""
+    generator = _philox(key)
+    return generator.random_raw(count) if count else np.empty(0, np.uint64)
+
+
+def endless_words(key: bytes) -> Iterator[int]:
+    """The words of `raw_words` one by one, without end."""
+    generator = _philox(key)
+    while True:
+        yield int(generator.random_raw())
+
+
+def _philox(key: bytes) -> Philox:
     if len(key) < 16:
         raise ValueError(f"a Philox key needs 16 bytes, got {len(key)}; use derive_key")
-    generator = Philox(key=int.from_bytes(key[:16], "little"))
-    return generator.random_raw(count) if count else np.empty(0, np.uint64)
+    return Philox(key=int.from_bytes(key[:16], "little"))
 
 
 def bell(key: bytes, size: int, std: float) -> NDArray[np.float32]:

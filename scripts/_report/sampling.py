@@ -10,14 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-import torch
+from itertools import islice
 
 from agents.jobs.job import JobContext
 from agents.storage.content_store import ContentStore
 from agents.training.data import MAX_MANIFEST_BYTES, Dataset
-from agents.training.rng import derive_key, raw_words
+from agents.training.decode import Choose, NotFinite, drawn, likeliest, written
+from agents.training.rng import derive_key
 from agents.training.state import State
 from scripts._report.run import Sample
 
@@ -29,8 +28,6 @@ PROMPT_CHARACTERS = 40
 PROMPT_TOKENS = 48
 _MAX_TOKENIZER_BYTES = 64 << 20
 _KEY = derive_key("report", "sample")
-
-Choose = Callable[[np.ndarray], int]
 
 
 @dataclass(frozen=True)
@@ -65,8 +62,11 @@ def samples_of(
     prompt = tokens.encode(start)[:PROMPT_TOKENS] or [0]
     found = []
     for how, ways in (
-        ("The likeliest token every time", likeliest),
-        (f"Drawn by probability, temperature {TEMPERATURE:g}, fixed seed", lambda: drawn(_KEY)),
+        ("The likeliest token every time", lambda: likeliest),
+        (
+            f"Drawn by probability, temperature {TEMPERATURE:g}, fixed seed",
+            lambda: drawn(_KEY, TEMPERATURE),
+        ),
     ):
         one, two = (
             tokens.decode(list(write(job, state, prompt, ways()))) for state in (before, after)
@@ -75,41 +75,17 @@ def samples_of(
     return found
 
 
-@torch.no_grad()
 def write(job: JobContext, state: State, prompt: Sequence[int], choose: Choose) -> Iterator[int]:
     """New tokens one by one; fewer than `TOKENS` if a logit is not finite or the time is over."""
     net = job.net("cpu")
     net.load(state)
     until = time.monotonic() + SECONDS
-    seen = list(prompt)
-    for _ in range(TOKENS):
-        window = seen[-job.spec.model.max_seq_len :]
-        output = net.model(torch.tensor([window]))
-        logits = output if isinstance(output, torch.Tensor) else output.logits
-        last = logits[0, -1].double().numpy()
-        if not np.isfinite(last).all() or time.monotonic() > until:
-            return
-        seen.append(choose(last))
-        yield seen[-1]
-
-
-def likeliest() -> Choose:
-    """The first of the greatest logits."""
-    return lambda logits: int(logits.argmax())
-
-
-def seeded(seed: int) -> Choose:
-    """As `drawn`, for a seed of a reader's choice."""
-    return drawn(derive_key("reader", seed))
-
-
-def drawn(key: bytes) -> Choose:
-    """Each token from its own word of the generator that all nodes share."""
-    words = iter(raw_words(key, TOKENS))
-
-    def choose(logits: np.ndarray) -> int:
-        weights = np.exp((logits - logits.max()) / TEMPERATURE)
-        point = float(next(words)) / 2**64 * weights.sum()
-        return min(int(np.searchsorted(weights.cumsum(), point, "right")), len(weights) - 1)
-
-    return choose
+    try:
+        for token in islice(
+            written(net.model, prompt, job.spec.model.max_seq_len, "cpu", choose), TOKENS
+        ):
+            if time.monotonic() > until:
+                return
+            yield token
+    except NotFinite:
+        return

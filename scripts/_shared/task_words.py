@@ -95,7 +95,7 @@ def _sentence(task: Task, appeal: Any, now: int, expected: Iterable[int], label:
         )
         return f"{agreed} agree and are to be paid; {odd} is alone and to be slashed. {end}"
     if status == TaskStatus.UNDECIDED:
-        tail = "" if over else f" Anyone may appeal for another {left}."
+        tail = f" Anyone may appeal for another {left}." if task.appealable(now) else ""
         return f"No two results are equal: the creator has the fee back.{tail}"
     if status == TaskStatus.APPEALED:
         return _appealed(appeal, now)

@@ -50,8 +50,9 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _written(request: dict[str, Any]) -> dict[str, Any]:
+    from agents.training.decode import drawn_by_reader, likeliest
     from agents.training.state import model_hash
-    from scripts._report.sampling import PROMPT_TOKENS, likeliest, seeded, tokens_of, write
+    from scripts._report.sampling import PROMPT_TOKENS, TEMPERATURE, tokens_of, write
 
     models = _models(request["rpc"], request["deployment"], request["store"])
     job = models.job(request["job"])
@@ -59,7 +60,8 @@ def _written(request: dict[str, Any]) -> dict[str, Any]:
     state = models.current(request["job"])
     began = time.monotonic()
     prompt = tokens.encode(request["prompt"])[-PROMPT_TOKENS:] or [0]
-    choose = seeded(request["seed"]) if request["how"] == "drawn" else likeliest()
+    drawn = request["how"] == "drawn"
+    choose = drawn_by_reader(request["seed"], TEMPERATURE) if drawn else likeliest
     new = list(islice(write(job, state, prompt, choose), request["max_tokens"]))
     return {
         "text": tokens.decode(new),

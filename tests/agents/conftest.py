@@ -15,7 +15,6 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.stage.chain.finished_job import FinishedJob
     from tests.stage.chain.finished_scored_job import FinishedScoredJob
     from tests.stage.memory.honest_round import ChainFacts, HonestRound
     from tests.stage.memory.mined_round import MinedRound
@@ -54,17 +53,6 @@ def facts(tiny: HonestRound) -> ChainFacts:
     from tests.stage.memory.honest_round import ChainFacts
 
     return ChainFacts(tiny.published)
-
-
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedJob]:
-    """A finished job on a real chain. Nothing writes to its chain or store."""
-    from scripts._net.processes import Supervisor
-    from tests.stage.chain.finished_job import make_finished_job
-
-    directory = tmp_path_factory.mktemp("audited")
-    with Supervisor(directory / "logs") as supervisor:
-        yield make_finished_job(directory, supervisor)
 
 
 @pytest.fixture(scope="session")

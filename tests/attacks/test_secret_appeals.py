@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from eth_utils import keccak
@@ -38,17 +37,12 @@ from tests.attacks.test_shard_keys import FIELDS, KEY, TEXT, Stage
 from tests.stage.chain.agents import PASSPHRASE, RunningAgents
 from tests.stage.chain.people import COMMIT, INVALID, TERMS, CommittedWork, Node, People
 from tests.stage.memory.honest_round import DEVICE, make_work, noise
+from tests.stage.memory.tiny_specs import SEALED_PAYLOADS
 
 HOW = {
     "shards": {"data_key": KEY, "shard_bytes": 1024},
     "one key": {"data_key": KEY, "one_key": True},
     "sealed": {},
-}
-SECRET: dict[str, Any] = {
-    "merge": "mean",
-    "score": "batches",
-    "privacy": "aggregate",
-    "privacy_options": {"clip": 1.0, "noise_multiplier": 4.0, "max_epsilon": 8.0},
 }
 
 
@@ -59,7 +53,7 @@ def stage(
     """A job whose data is encrypted in a way of `HOW`, or whose payloads are sealed."""
     monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
     store = EmbeddedStore(tmp_path / "store")
-    fields = {**FIELDS, **(SECRET if how == "sealed" else {})}
+    fields = {**FIELDS, **(SEALED_PAYLOADS if how == "sealed" else {})}
     published = publish_job(store, TEXT, fields, **HOW[how])
     sponsor = people.person("encrypted sponsor", 2 * TERMS.reward_per_round)
     own = replace(people, sponsor=sponsor)

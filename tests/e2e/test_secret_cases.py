@@ -30,18 +30,13 @@ from scripts._net.localnet import LocalnetSettings
 from scripts._shared.key_server import KeyServer
 from tests.e2e.conftest import AGENTS, running
 from tests.e2e.test_data_keys import sponsor_of
+from tests.stage.memory.tiny_specs import SEALED_PAYLOADS
 from tests.stage.network import SPEC, TERMS, LocalNetwork
 
 KEY = new_key()
 TEXT = [inspect.getsource(module).encode() for module in (textwrap, json, inspect)]
 LIAR, NOISE = "aggregator-1", "trainer-3"
 MEMBERS = ("coordinator-1", "coordinator-2", "coordinator-3")
-SECRET: dict[str, Any] = {
-    "merge": "mean",
-    "score": "batches",
-    "privacy": "aggregate",
-    "privacy_options": {"clip": 1.0, "noise_multiplier": 4.0, "max_epsilon": 8.0},
-}
 
 
 @pytest.fixture
@@ -175,7 +170,7 @@ def test_a_lie_about_encrypted_data_is_judged(network: LocalNetwork, one_key: bo
 
 
 def test_a_lie_about_sealed_payloads_is_judged(network: LocalNetwork) -> None:
-    job = create(network, SECRET)
+    job = create(network, SEALED_PAYLOADS)
     lie_is_judged(network, job, lambda: None)
     told = members_were_told(network, job, "payloads")
     assert len(told) >= 3

@@ -52,6 +52,19 @@ def test_running__in_the_deadlines_second_it_is_not_over_and_then_it_is() -> Non
     assert "advance" in sentence(RUNNING, NONE, 1_061, [])
 
 
+@pytest.mark.parametrize(
+    ("state", "taken"), [(LaneState.REVEALED, True), (LaneState.ABORTED, False)]
+)
+def test_undecided__nobody_is_told_to_appeal_where_the_contract_refuses_it(
+    state: LaneState, taken: bool
+) -> None:
+    lane = lanes(LaneState.ABORTED, state)
+    task = replace(RUNNING, status=TaskStatus.UNDECIDED, **lane)
+    assert ("may appeal" in sentence(task, NONE, 1_060, [])) is taken
+    assert task.appealable(1_060) is taken
+    assert not task.appealable(1_061)
+
+
 def test_drawing__names_the_expected_once_they_are_known() -> None:
     task = replace(RUNNING, status=TaskStatus.DRAWING, draw_until=3_600, wanted=2, **lanes())
     assert sentence(task, NONE, 0, [5, 6]).startswith("Node 5 and node 6 will be drawn")

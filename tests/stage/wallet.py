@@ -130,11 +130,6 @@ class Wallet:
         self.accounts.insert(0, account)
         self._emit("accountsChanged", self._visible())
 
-    def show_chain(self, chain_id: int) -> None:
-        """Switch to another chain in the wallet's window."""
-        self.chain_id = chain_id
-        self._emit("chainChanged", hex(chain_id))
-
     def speed_up(self, tx_hash: str) -> str:
         """Send the same transaction again with twice the fee."""
         account, tx = self._signed[tx_hash]

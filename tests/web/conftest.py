@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from scripts._net.processes import Supervisor
 from scripts._web.pages.routes import PAGES
 from tests.stage.browser import chromium
-from tests.stage.chain.finished_job import FinishedJob, make_finished_job
+from tests.stage.chain.finished_job import FinishedJob
 from tests.stage.island import built_island
 from tests.stage.journeys import PATIENCE_MS, Visit, World
 from tests.stage.journeys import world as make_world
@@ -49,16 +48,8 @@ def visit(browser: Browser, world: World) -> Iterator[Callable[..., Visit]]:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedJob]:
-    """A whole history on a chain of its own, so that every page has something to show."""
-    directory = tmp_path_factory.mktemp("finished")
-    with Supervisor(directory / "logs") as supervisor:
-        yield make_finished_job(directory, supervisor)
-
-
-@pytest.fixture(scope="session")
 def history(finished: FinishedJob, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The pages of that history."""
+    """The pages of a finished job, so that every page has something to show."""
     built_island()
     database = f"sqlite:///{tmp_path_factory.mktemp('history') / 'index.db'}"
     given = finished.url, finished.deployment, database

@@ -23,6 +23,7 @@ from agents.protocol import formulas
 from agents.protocol.formulas import UNAVAILABLE
 from agents.protocol.numbers import ZERO_DIGEST, LaneState, TaskStatus, Violation
 from agents.runtime.contracts import Event
+from agents.tasks.contract import open_to_appeal
 
 _MIN_RUN_S = 60
 _MIN_POOL = 3
@@ -394,9 +395,7 @@ class TaskBook:
 
     def _on_AppealBegun(self, course: Course, event: Event) -> None:
         self._settle(course, event)
-        open_ = course.status in (TaskStatus.AGREED, TaskStatus.DECIDED) or (
-            course.status == TaskStatus.UNDECIDED and course.count(LaneState.REVEALED) != 0
-        )
+        open_ = open_to_appeal(course.status, [lane.state for lane in course.lanes])
         in_time = open_ and self._time(event) <= course.time
         if not self._hold(course, in_time, "it was appealed when it could not be."):
             return

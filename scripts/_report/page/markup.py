@@ -94,11 +94,12 @@ def definitions(pairs: Iterable[tuple[str, str]]) -> str:
     return f"<dl>{''.join(parts)}</dl>"
 
 
-def listing(names: Sequence[str]) -> str:
-    """Names as a sentence lists them."""
-    if len(names) < 2:
-        return "".join(names)
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+def listing(names: Sequence[object], last: str = "and") -> str:
+    """Names as a sentence lists them; `last`: the word before the last one."""
+    said = [str(name) for name in names]
+    if len(said) < 2:
+        return "".join(said)
+    return f"{', '.join(said[:-1])} {last} {said[-1]}"
 
 
 def count(number: int, noun: str, plural: str = "s") -> str:

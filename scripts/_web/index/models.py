@@ -209,7 +209,7 @@ class Voice(Model):
     trust: int | None
 
 
-class Accusation(Model):
+class Accuser(Model):
     """What one verifier says in a report."""
 
     node_id: int
@@ -245,7 +245,7 @@ class Report(Model):
     ended_at: int | None
     ended_tx: str | None
     slashed: Zoo
-    voices: list[Accusation]
+    voices: list[Accuser]
 
 
 class Payment(Model):

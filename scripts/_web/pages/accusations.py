@@ -17,7 +17,7 @@ _TONES = {"confirmed": "bad", "executed": "bad", "dismissed": "good", "lapsed": 
 
 
 @dataclass(frozen=True)
-class Voice:
+class Accuser:
     """A verifier that accused. `reason`: what its evidence says."""
 
     verifier: int
@@ -44,7 +44,7 @@ class Accusation:
     violation: str
     status: str
     tone: str
-    voices: list[Voice]
+    voices: list[Accuser]
     fates: list[Fate]
     until: int | None
     appealable: bool
@@ -68,7 +68,7 @@ def told(reports: Iterable[Report], reason: Callable[[str], str], now: int) -> l
             each.status,
             _TONES.get(each.status, "wait"),
             [
-                Voice(
+                Accuser(
                     voice.node_id,
                     voice.evidence_cid,
                     reason(voice.evidence_cid) if voice.evidence_cid else "",

@@ -21,7 +21,7 @@ from agents.audit.explain import Explanation, Step, Term
 from agents.protocol import numbers
 from agents.runtime.errors import AgentError
 from agents.storage.cid import cid_from_digest
-from scripts._report.page.markup import text
+from scripts._report.page.markup import count, text
 from scripts._web.api.app import Pages
 from scripts._web.api.deps import MOST_ID, JobId, Look, NodeId, RoundId, TheSite
 from scripts._web.api.explaining import Explaining
@@ -91,7 +91,7 @@ def _chain(site: Site, at: At | None) -> Chain:
     elif standing.problem:
         health, sentence = "down", standing.problem.rstrip(".")
     elif standing.behind > 2:
-        health, sentence = "late", f"{words.counted(standing.behind, 'block')} are yet to be read"
+        health, sentence = "late", f"{count(standing.behind, 'block')} are yet to be read"
     return Chain(
         chain_id=site.deployment.chain_id,
         deployment=site.identity,
@@ -364,7 +364,7 @@ def node(request: Request, site: TheSite, look: Look, node_id: NodeId) -> HTMLRe
 
 
 def _standing(state: str, locks: int) -> str:
-    accused = words.counted(locks, "open accusation")
+    accused = count(locks, "open accusation")
     return {
         "ready": "It may take part in every round that its roles allow.",
         "paused": "Its owner has paused it: it takes part in no new round.",

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from agents.protocol.network import Network
-from agents.protocol.numbers import TaskStatus
 from agents.storage.cid import cid_from_digest
 from agents.tasks.contract import Task, Tasks
 from scripts._shared.task_words import lane_rows, sentence
@@ -82,7 +81,6 @@ def one(network: Network, look: Reading, task_id: int) -> Shown | None:
 def _shown(tasks: Tasks, task: Task, now: int, expected: Sequence[int]) -> Shown:
     appeal = tasks.appeal(task.task_id)
     rows = lane_rows(task)
-    open_to = (TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED)
     return Shown(
         task_id=task.task_id,
         status=task.status.name.lower(),
@@ -96,5 +94,5 @@ def _shown(tasks: Tasks, task: Task, now: int, expected: Sequence[int]) -> Shown
         creator=task.creator,
         spec_cid=cid_from_digest(task.spec),
         result=None if task.result is None else f"0x{task.result.hex()}",
-        appealable=task.status in open_to and now <= task.time,
+        appealable=task.appealable(now),
     )

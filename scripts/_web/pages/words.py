@@ -7,14 +7,14 @@ string, which the templates escape.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from markupsafe import Markup
 
 from agents.protocol.numbers import Phase, Role
 from scripts._report.amounts import zoo
-from scripts._report.page.markup import text
+from scripts._report.page.markup import count, listing, text
+from scripts._shared.operation_words import percent
 
 _UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 _TAIL = 4  # characters at the end of a hash that are always seen
@@ -128,28 +128,10 @@ def size(count: int | None) -> str:
     return f"{value:,.0f} {unit}" if unit == "bytes" else f"{value:.3g} {unit}"
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def share(bps: int) -> str:
-    """Return a share out of 10,000 in per cent."""
-    return f"{bps / 100:g} %"
-
-
-def listed(names: Sequence[object], last: str = "and") -> str:
-    """Return names as a sentence lists them."""
-    said = [str(name) for name in names]
-    if len(said) < 2:
-        return "".join(said)
-    return f"{', '.join(said[:-1])} {last} {said[-1]}"
-
-
 def roles(bits: int) -> str:
     """Return the roles of a node."""
     found = [role.name.lower() for role in Role if bits & role and role.name]
-    return listed(found) or "no role"
+    return listing(found) or "no role"
 
 
 def phase_word(number: int) -> str:
@@ -200,9 +182,9 @@ FILTERS = {
     "exact": exact,
     "until": until,
     "size": size,
-    "counted": counted,
-    "share": share,
-    "listed": listed,
+    "counted": count,
+    "share": percent,
+    "listed": listing,
     "roles": roles,
     "prose": prose,
     "phase_word": phase_word,

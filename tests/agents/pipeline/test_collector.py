@@ -19,8 +19,9 @@ from agents.pipeline.courier import Courier, Outcome
 from agents.pipeline.hand_over import Passage
 from agents.pipeline.inbox import Entry
 from agents.pipeline.letters import Collect, Letter
+from agents.pipeline.mailbox import Mailbox
 from agents.pipeline.miner_log import Kind
-from agents.pipeline.post import Mailbox, Post
+from agents.pipeline.post import Post
 from agents.runtime.bounded_http import ask
 from tests.stage.memory.pipeline_epoch import (
     EPOCH,

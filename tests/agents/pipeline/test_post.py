@@ -18,8 +18,9 @@ from agents.pipeline.courier import Courier, Outcome, send
 from agents.pipeline.hand_over import Passage
 from agents.pipeline.inbox import Entry
 from agents.pipeline.letters import HEAD_BYTES, Done, Letter, done_path
+from agents.pipeline.mailbox import Mailbox
 from agents.pipeline.miner_log import Kind
-from agents.pipeline.post import Mailbox, Post
+from agents.pipeline.post import Post
 from agents.pipeline.trail import trail_from
 from agents.runtime.bounded_http import ask
 from tests.stage.memory.pipeline_epoch import (

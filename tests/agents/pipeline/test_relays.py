@@ -13,8 +13,9 @@ from agents.pipeline.hand_over import Passage
 from agents.pipeline.held import Held
 from agents.pipeline.inbox import Entry
 from agents.pipeline.letters import Collect, Done, Letter, done_path
+from agents.pipeline.mailbox import Mailbox
 from agents.pipeline.miner_log import Kind
-from agents.pipeline.post import Mailbox, Post
+from agents.pipeline.post import Post
 from agents.pipeline.relays import MOST, relays
 from agents.runtime.bounded_http import ask
 from tests.stage.memory.pipeline_epoch import EPOCH, MINERS, WALLETS, WHERE, post, running, work

@@ -11,18 +11,11 @@ import pytest
 
 from scripts._net.processes import Supervisor
 from tests.stage.chain.busy_network import BusyNetwork, make_busy_network
-from tests.stage.chain.finished_job import FinishedJob, make_finished_job
+from tests.stage.chain.finished_job import FinishedJob
 from tests.stage.postgres import Server, postgres
 from tests.stage.web import Served, served
 
 Fresh = Callable[[], str]
-
-
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedJob]:
-    directory = tmp_path_factory.mktemp("finished")
-    with Supervisor(directory / "logs") as supervisor:
-        yield make_finished_job(directory, supervisor)
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,9 @@ from agents.pipeline import letters
 from agents.pipeline.addresses import AddressBook
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.letters import Announcement
+from agents.pipeline.mailbox import Running
 from agents.pipeline.miner import Miner
-from agents.pipeline.post import Post, Running
+from agents.pipeline.post import Post
 from agents.pipeline.schedule import Times
 from agents.pipeline.work import StageWork
 from agents.runtime.logs import LEVELS, Log, _Sink

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of the specs of small jobs: models that train in milliseconds, and what free jobs name."""
+"""Fields of the specs of small jobs: models that train in milliseconds, and other kinds of job."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ GAUNTLET: dict[str, Any] = {
     "merge": "demo_sign",
     "score": "gauntlet",
     "verify": "gauntlet",
+}
+SEALED_PAYLOADS: dict[str, Any] = {
+    "merge": "mean",
+    "score": "batches",
+    "privacy": "aggregate",
+    "privacy_options": {"clip": 1.0, "noise_multiplier": 4.0, "max_epsilon": 8.0},
 }
 
 

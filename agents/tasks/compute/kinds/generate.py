@@ -8,9 +8,9 @@ cache and no padding, so nothing but the prompt and the weights decides a token.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Annotated
 
-import torch
 from pydantic import Field, Strict
 from torch import nn
 
@@ -21,7 +21,7 @@ from agents.tasks.compute.execution import Execution
 from agents.tasks.compute.options import KindOptions, register
 from agents.tasks.compute.prompts import MAX_PROMPT_BYTES, Prompts, text_of
 from agents.tasks.compute.witness import witnessed
-from agents.training.decode import NotFinite, next_logits
+from agents.training.decode import NotFinite, written
 from agents.training.spec import ModelSpec
 
 MAX_NEW_TOKENS = 65_536
@@ -104,7 +104,6 @@ class Generate(KindOptions):
                 )
 
 
-@torch.no_grad()
 def greedy(
     model: nn.Module, prompt: Sequence[int], count: int, stop: int | None, device: str
 ) -> list[int]:
@@ -118,13 +117,12 @@ def greedy(
     Raises:
         TaskError: a logit is not finite.
     """
-    tokens = list(prompt)
-    for _ in range(count):
-        try:
-            logits = next_logits(model, tokens, device)
-        except NotFinite as error:
-            raise TaskError("not_finite", str(error)) from error
-        tokens.append(int((logits == logits.max()).nonzero()[0]))
-        if tokens[-1] == stop:
-            break
-    return tokens[len(prompt) :]
+    tokens: list[int] = []
+    try:
+        for token in islice(written(model, prompt, len(prompt) + count, device), count):
+            tokens.append(token)
+            if token == stop:
+                break
+    except NotFinite as error:
+        raise TaskError("not_finite", str(error)) from error
+    return tokens

@@ -8,7 +8,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 
 from agents.protocol import numbers
-from scripts._web.index.models import Accusation, Page, Report
+from scripts._web.index.models import Accuser, Page, Report
 from scripts._web.index.queries.base import Row, behind, cid_of, cursor_of, newest_first, within
 from scripts._web.index.reading import Reading
 from scripts._web.index.tables import EVENTS, REPORTS
@@ -40,7 +40,7 @@ def reports(
 
 def _with_voices(look: Reading, rows: list[Row]) -> list[Report]:
     places = {(row["job_id"], row["round_id"]) for row in rows}
-    voices: dict[str, list[Accusation]] = {row["report_id"]: [] for row in rows}
+    voices: dict[str, list[Accuser]] = {row["report_id"]: [] for row in rows}
     if places:
         query = within(EVENTS, name="ViolationReported").where(
             sa.tuple_(EVENTS.c.job_id, EVENTS.c.round_id).in_(sorted(places))
@@ -51,8 +51,8 @@ def _with_voices(look: Reading, rows: list[Row]) -> list[Report]:
     return [_report(row, voices[row["report_id"]]) for row in rows]
 
 
-def _voice(event: Row) -> Accusation:
-    return Accusation(
+def _voice(event: Row) -> Accuser:
+    return Accuser(
         node_id=event["actor_id"],
         weight=int(event["args"]["weight"]),
         evidence_cid=cid_of(event["args"]["evidence"]),
@@ -61,7 +61,7 @@ def _voice(event: Row) -> Accusation:
     )
 
 
-def _report(row: Row, voices: list[Accusation]) -> Report:
+def _report(row: Row, voices: list[Accuser]) -> Report:
     status = numbers.ReportStatus(row["status"])
     same = ("report_id", "job_id", "round_id", "node_id", "weight", "bond", "slashed")
     times = ("reported_at", "confirmed_at", "appealed_at", "ended_at")

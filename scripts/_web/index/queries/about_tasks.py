@@ -8,16 +8,11 @@ from typing import Any, cast
 import sqlalchemy as sa
 
 from agents.protocol import numbers
+from agents.tasks.contract import open_to_appeal
 from scripts._web.index.models import Lane, Page, Task, TaskPage
 from scripts._web.index.queries.base import Row, cid_of, digest_of, within
 from scripts._web.index.reading import NotFound, Reading
 from scripts._web.index.tables import FACTS, LANES, TASKS
-
-_OPEN_TO_APPEAL = (
-    numbers.TaskStatus.AGREED,
-    numbers.TaskStatus.DECIDED,
-    numbers.TaskStatus.UNDECIDED,
-)
 
 
 def tasks(
@@ -69,6 +64,7 @@ def _lane(row: Row) -> Lane:
 
 def _task(row: Row, lanes: list[Lane], label: str | None, now: int) -> Task:
     status = numbers.TaskStatus(row["status"])
+    states = [numbers.LaneState[lane.state.upper()] for lane in lanes]
     same = ("task_id", "creator", "class_id", "fee", "run_s", "seed_block", "created_at")
     also = ("created_tx", "contested", "refund", "ended_at", "overturned", "seized")
     return Task(
@@ -79,7 +75,7 @@ def _task(row: Row, lanes: list[Lane], label: str | None, now: int) -> Task:
         time=row["time"] or None,
         lanes=lanes,
         result=digest_of(row["result"]),
-        appealable=status in _OPEN_TO_APPEAL and now <= row["time"],
+        appealable=now <= row["time"] and open_to_appeal(status, states),
         appellant=row["appellant"] or None,
         appeal_bond=row["appeal_bond"],
         appeal_until=row["appeal_deadline"] or None,
