@@ -207,6 +207,28 @@ def test_a_lost_checkpoint_waits_and_is_no_lie(job: LyingJob, tmp_path: Path) ->
     assert [a.round_id for a in ada.look()] == [2]
 
 
+def test_a_job_that_fails_in_a_way_nobody_foresaw_is_paused_and_holds_up_no_other(
+    job: LyingJob,
+) -> None:
+    """Such as one that is more than this machine can do. Nothing is raised at every head."""
+    ada = Member(job)
+    honest = ada.judge.result_errors
+    hostile = True
+
+    def failing(view: Any, patient: bool) -> list[str] | None:
+        if hostile:
+            ada.rounds.append(view.round_id)
+            raise MemoryError("too large")
+        return honest(view, patient)
+
+    ada.judge.result_errors = failing  # type: ignore[method-assign]
+    assert ada.look() == [] and ada.rounds == [1], "not at every head"
+    assert ada.said == ["round 1 can't be recomputed, or not yet: MemoryError: too large"]
+    hostile = False
+    ada.attesting._jobs[JOB].not_before = 0.0
+    assert [found.round_id for found in ada.look()] == [2]
+
+
 def test_a_reorg_takes_back_what_was_due(job: LyingJob) -> None:
     ada = Member(job)
     job.round_(TRAINERS)
