@@ -11,9 +11,11 @@ says nothing of how a payload came about; whose work is right is the verifiers' 
 The statement of an attestation is the ledger's head at that entry, which binds the whole history.
 
 Rule: a step recomputes one round at most, so that no challenge waits behind it, and each round is
-recomputed once. A round that is wrong ends it for the job: every later model rests on that one. An
-artefact that is missing gives no word, and is looked for again after a pause. So does a job that
-can't be computed here for whatever reason: it holds up no other job.
+recomputed once. A round that is wrong ends it for the job: every later model rests on that one. A
+payload that nobody can have, and that the round left out for that, is not waited for: one node
+could keep all models from being attested. Any other artefact that is missing gives no word, and is
+looked for again after a pause. So does a job that can't be computed here for whatever reason: it
+holds up no other job.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from dataclasses import dataclass, field
 from agents.jobs.model_files import WrongModel, read_model
 from agents.protocol.network import Network
 from agents.protocol.structs import LedgerEntry
-from agents.protocol.view import observe
+from agents.protocol.view import View, observe
 from agents.rounds.report import ReportError
 from agents.runtime.chain import Head
 from agents.runtime.errors import ConfigError, JournalError, RpcDown, Stopped, WalletError
@@ -152,7 +154,7 @@ class Attesting:
         why, checkpoint = "", None
         try:
             view = observe(self._network, job_id, head, entry.round_id)
-            wrong = judge.result_errors(view, patient=True)
+            wrong = judge.result_errors(view, patient=not self._left_out(judge, view, entry))
             spec = judge.reader.models.spec(job_id)
             if wrong == [] and _is_point(entry.index, spec.checkpoint_every, spec.rounds):
                 checkpoint, wrong = self._checkpoint(judge, job_id, entry)
@@ -176,6 +178,20 @@ class Attesting:
         if checkpoint is not None:
             place = (job_id, entry.round_id, entry.new_model)
             progress.due.append(Attestation(*place, checkpoint, entry.head))
+
+    def _left_out(self, judge: Judge, view: View, entry: LedgerEntry) -> bool:
+        """Whether payloads can't be had, and only such as the round left out for just that: they
+        may never come, and the model does not rest on them. What it rests on is all there."""
+        submissions = judge.reader.submissions(view)
+        shut = {one.reveal.node for one in submissions if one.unavailable}
+        if not shut:
+            return False
+        try:
+            report = judge.reader.models.report(entry.report)
+        except ReportError:
+            return False
+        # The record of shards may be missing too.
+        return report.shards is None and shut <= report.missing()
 
     def _checkpoint(
         self, judge: Judge, job_id: int, entry: LedgerEntry
