@@ -376,7 +376,8 @@ def mark_absent(job_id: uint256, node_id: uint256):
 # Trainers
 
 
-# `reentrant`: the only call out of a commitment is a view of the registry, so the lock would protect nothing.
+# `reentrant`, as is `commit_on`: the only call out of a commitment is a view of the registry, so
+# the lock would protect nothing.
 @external
 @reentrant
 def commit(job_id: uint256, round_id: uint256, node_id: uint256, commitment: bytes32):

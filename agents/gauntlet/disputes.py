@@ -3,9 +3,12 @@
 
 Rule: a vector is false only if public bytes deny it. The record that it names must give it, by the
 functions that validators make records with, and the losses in the record must be those that the
-round's payloads give on the batches that the record's own secret drew. Losses are fp32 and differ a
-little between machines: twice the tolerance of the audit is left to that. A record that nobody has
-proves nothing, and an opinion that only lies far from the median is no offence.
+round's payloads give on the batches that the record's own secret drew. It must name the round's
+model and its audit seed: with a seed of its own a validator would choose whom it measures, and on
+what. (A round whose audit seed was drawn again, because nobody captured it in time, had two.)
+Losses are fp32 and differ a little between machines: twice the tolerance of the audit is left to
+that. A record that nobody has proves nothing, and an opinion that only lies far from the median is
+no offence.
 
 The round's consensus stands, because it is a median; the validator is slashed.
 """
@@ -22,8 +25,10 @@ from agents.gauntlet.primary_evaluation import LOSS_TOLERANCE, Yardstick, median
 from agents.gauntlet.record import MAX_RECORD_BYTES, RecordError, ScoreRecord
 from agents.gauntlet.replay import replay
 from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.protocol.formulas import audit_key, round_key
 from agents.protocol.network import Network
-from agents.protocol.view import observe
+from agents.protocol.numbers import ZERO_DIGEST
+from agents.protocol.view import View, observe
 from agents.rounds.history import merged_updates
 from agents.rounds.reader import RoundReader
 from agents.runtime.chain import Head
@@ -116,8 +121,9 @@ class ScoreDisputes:
             return None
         except RecordError as error:
             return f"its record can't be read: {error}"
-        wrong = self._denied(vector, record)
-        return wrong if wrong else next(self._losses(vector, record, head), "")
+        view = observe(self._network, vector.job, head, vector.round)
+        wrong = self._denied(vector, record) or self._drawn(view, record)
+        return wrong if wrong else next(self._losses(vector, record, view), "")
 
     def _record(self, digest: bytes) -> ScoreRecord:
         return ScoreRecord.from_bytes(self._store.get_digest(digest, MAX_RECORD_BYTES))
@@ -139,10 +145,21 @@ class ScoreDisputes:
         wrong = replay(record, previous, options)
         return wrong[0] if wrong else ""
 
-    def _losses(self, vector: _Vector, record: ScoreRecord, head: Head) -> Iterator[str]:
+    def _drawn(self, view: View, record: ScoreRecord) -> str:
+        """What the record says of its round that the chain denies."""
+        if record.model != view.round.prev_model.hex():
+            return "its record is of another model than the round's"
+        if view.round.audit_seed in (ZERO_DIGEST, bytes.fromhex(record.audit_seed)):
+            return ""
+        results, key = self._network.results, audit_key(round_key(view.job_id, view.round_id))
+        blocks = view.round.opened_block, view.block
+        if self._network.chain.events(results, "SeedRearmed", *blocks, {"key": key}):
+            return ""
+        return "its record has another audit seed than the round"
+
+    def _losses(self, vector: _Vector, record: ScoreRecord, view: View) -> Iterator[str]:
         """Every LossScore that the payloads don't give, by far."""
         reader, options = self._rounds(), self._options(vector.job)
-        view = observe(self._network, vector.job, head, vector.round)
         plan = reader.plans.of(view)
         if plan is None:
             return

@@ -9,6 +9,7 @@ the same files again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -26,6 +27,8 @@ from agents.storage.key_release import (
     Place,
     ReleaseError,
 )
+
+_OF_ONE = 64  # files of one account about a round's payloads that are looked for
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,17 @@ class Disclosures:
         )
         self._read: dict[tuple[int, bytes], KeyRelease | ReleaseError] = {}
 
-    def read(self, by: Collection[str] | None = None) -> list[Disclosure]:
-        """The files that these accounts disclosed, or anybody. Raises StoreUnavailable."""
+    def read(
+        self, by: Collection[str] | None = None, round_id: int | None = None
+    ) -> list[Disclosure]:
+        """The files that these accounts disclosed, or anybody; with `round_id` those of that round
+        alone, of each account the newest few. No other file is asked for. Raises StoreUnavailable.
+        """
+        events = [e for e in self._log.read() if by is None or e.args["by"] in by]
+        if round_id is not None:
+            events = _newest([e for e in events if e.args["round_id"] == round_id])
         found = []
-        for event in self._log.read():
-            if by is not None and event.args["by"] not in by:
-                continue
+        for event in events:
             release = self._fetch(event)
             if isinstance(release, KeyRelease):
                 found.append(Disclosure(release, event.args["by"], event.block))
@@ -95,6 +103,17 @@ class Disclosures:
         return self._read[key]
 
 
+def _newest(events: list[Event]) -> list[Event]:
+    """Of each account the last that a round can take."""
+    kept: list[Event] = []
+    seen: Counter[str] = Counter()
+    for event in reversed(events):
+        seen[event.args["by"]] += 1
+        if seen[event.args["by"]] <= _OF_ONE:
+            kept.append(event)
+    return kept[::-1]
+
+
 class ReceivedKeys:
     """The keys that one reader was given in a job. `identity` opens what is sealed to it."""
 
@@ -125,12 +144,15 @@ class ReceivedKeys:
         self._tell(job_id)
         return shards, whole
 
-    def of_payloads(self, job_id: int, round_id: int, reader: str) -> list[bytes]:
-        """Keys of a round's sealed payloads, whoever disclosed them: a payload names its key, so a
-        wrong one opens nothing."""
+    def of_payloads(
+        self, job_id: int, round_id: int, reader: str, by: Collection[str]
+    ) -> list[bytes]:
+        """Keys of a round's sealed payloads, as its verifiers disclosed them (`by`: their
+        accounts). A payload names its key, so a wrong one opens nothing; but anybody could have a
+        member look for files that nobody has."""
         found: list[bytes] = []
-        for one in self._disclosures(job_id).read():
-            if one.release.kind == "payloads" and one.release.round == round_id:
+        for one in self._disclosures(job_id).read(by, round_id):
+            if one.release.kind == "payloads":
                 found += self._open(one.release, reader).values()
         return found
 

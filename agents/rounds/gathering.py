@@ -3,13 +3,16 @@
 
 Rule: it asks the posts of the round's miners, and those that its settings name, for statements. Of
 each owner it takes one that is signed, of this round, and whose file of merged shards lies in the
-store and has the digests that it states. It waits for owners until half of its window is over.
+store and has the digests that it states. It waits for owners until half of its window is over. An
+owner that signs many statements without a file has four looked for at a time, those first that
+were looked for least: the rest of the window is for the others.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -36,6 +39,7 @@ from agents.storage.errors import StoreError, StoreUnavailable
 
 _PAUSE_S = 1.0  # between two rounds of questions
 _WIDTH = 8  # posts that are asked at once
+_FILES = 4  # of one owner that are looked for after one round of questions; a post keeps as many
 
 
 @dataclass
@@ -45,6 +49,7 @@ class _Found:
     place: tuple[int, int, bytes]
     asked_at: float = 0.0
     good: dict[int, Statement] = field(default_factory=dict)
+    tries: Counter[Statement] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
@@ -128,13 +133,19 @@ class Gathering:
         self, job: JobContext, epoch: Epoch, shares: Shares, said: Iterable[Statement]
     ) -> None:
         assert self._found is not None
-        good = self._found.good
+        good, tries = self._found.good, self._found.tries
+        signed: dict[int, list[Statement]] = defaultdict(list)
         for one in dict.fromkeys(said):
             if one.owner in good:
                 continue
-            sound = shares.sound(epoch, [one], self._operators, self._where)
-            if sound.statements and self._has_file(job, epoch, shares, one):
-                good[one.owner] = one
+            if shares.sound(epoch, [one], self._operators, self._where).statements:
+                signed[one.owner].append(one)
+        for owner, found in signed.items():
+            for one in sorted(found, key=tries.__getitem__)[:_FILES]:
+                tries[one] += 1
+                if self._has_file(job, epoch, shares, one):
+                    good[owner] = one
+                    break
 
     def _has_file(self, job: JobContext, epoch: Epoch, shares: Shares, said: Statement) -> bool:
         """Whether the merged shards lie in the store, with the digests that are stated."""

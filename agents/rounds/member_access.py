@@ -51,7 +51,13 @@ class MemberAccess:
 
     def open(self, raw: bytes, view: View) -> bytes:
         """The payload in `raw`, with a key that was disclosed. Raises NotForUs, SealError."""
-        keys = self._received.of_payloads(view.job_id, view.round_id, self._address)
+        verifiers, network = sorted(view.snapshot.verifiers), self._network
+        tellers = {
+            operator
+            for block in (view.round.opened_block, view.block)
+            for operator in network.operators_at(verifiers, block).values()
+        }
+        keys = self._received.of_payloads(view.job_id, view.round_id, self._address, tellers)
         return open_with(raw, keys, self._readers.readers(view))
 
     def _keys(self, job_id: int) -> DataKeys | None:

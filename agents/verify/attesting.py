@@ -11,8 +11,11 @@ says nothing of how a payload came about; whose work is right is the verifiers' 
 The statement of an attestation is the ledger's head at that entry, which binds the whole history.
 
 Rule: a step recomputes one round at most, so that no challenge waits behind it, and each round is
-recomputed once. A round that is wrong ends it for the job: every later model rests on that one. An
-artefact that is missing gives no word, and is looked for again after a pause.
+recomputed once. A round that is wrong ends it for the job: every later model rests on that one. A
+payload that nobody can have, and that the round left out for that, is not waited for: one node
+could keep all models from being attested. Any other artefact that is missing gives no word, and is
+looked for again after a pause. So does a job that can't be computed here for whatever reason: it
+holds up no other job.
 """
 
 from __future__ import annotations
@@ -24,9 +27,10 @@ from dataclasses import dataclass, field
 from agents.jobs.model_files import WrongModel, read_model
 from agents.protocol.network import Network
 from agents.protocol.structs import LedgerEntry
-from agents.protocol.view import observe
+from agents.protocol.view import View, observe
 from agents.rounds.report import ReportError
 from agents.runtime.chain import Head
+from agents.runtime.errors import ConfigError, JournalError, RpcDown, Stopped, WalletError
 from agents.storage.cid import digest_of
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.spec import SpecError
@@ -34,6 +38,8 @@ from agents.training.state import PayloadError
 from agents.verify.judging import Judge
 
 _PAUSE_S, _PAUSE_MAX_S = 2.0, 300.0
+# What no job is to blame for.
+_EVERYBODYS = (ConfigError, JournalError, RpcDown, Stopped, StoreUnavailable, WalletError)
 
 
 @dataclass(frozen=True)
@@ -89,8 +95,7 @@ class Attesting:
         """What is to be attested now; recomputes one round at most."""
         due: list[Attestation] = []
         worked = False
-        for job_id in range(1, self._network.job_count() + 1):
-            length = self._network.ledger_length(job_id)
+        for job_id, length in self._lengths():
             if not length:
                 continue
             progress = self._progress(job_id, length)
@@ -98,8 +103,15 @@ class Attesting:
             if not worked and not progress.wrong and progress.count < length and late:
                 worked = True
                 self._recompute(job_id, progress, head)
-            due += [a for a in progress.due if not self._attested(job_id, a.model)]
+            attested = self._attested([(job_id, one.model) for one in progress.due])
+            due += [one for one, done in zip(progress.due, attested, strict=True) if not done]
         return due
+
+    def _lengths(self) -> list[tuple[int, int]]:
+        """Every job and the length of its ledger, asked for in one request."""
+        jobs = range(1, self._network.job_count() + 1)
+        asked = [(self._network.ledger, "length", (job_id,)) for job_id in jobs]
+        return list(zip(jobs, map(int, self._network.chain.call_many(asked)), strict=True))
 
     def _progress(self, job_id: int, length: int) -> _Progress:
         found = self._jobs.get(job_id)
@@ -118,37 +130,40 @@ class Attesting:
         a quorum of members."""
         try:
             spec = self._judge_of(job_id).reader.models.spec(job_id)
-        except StoreUnavailable:
+        except _EVERYBODYS:
             raise
-        except (StoreError, SpecError):
+        except Exception:
             return _Progress()  # nothing of such a job can be recomputed
         for index in range(length - 1, -1, -1):
             if _is_point(index, spec.checkpoint_every, spec.rounds):
                 entry = self._network.ledger_entry(job_id, index)
-                if self._attested(job_id, entry.new_model):
+                if self._attested([(job_id, entry.new_model)]) == [True]:
                     return _Progress(index + 1, entry.head)
         return _Progress()
 
-    def _attested(self, job_id: int, model: bytes) -> bool:
-        chain = self._network.chain
-        return bool(chain.call(self._network.ledger, "is_attested", job_id, model))
+    def _attested(self, models: list[tuple[int, bytes]]) -> list[bool]:
+        """Which of these models, by job and hash, the chain has as attested."""
+        asked = [(self._network.ledger, "is_attested", one) for one in models]
+        return [bool(found) for found in self._network.chain.call_many(asked)]
 
     # -- recomputing ---------------------------------------------------------------------------
 
     def _recompute(self, job_id: int, progress: _Progress, head: Head) -> None:
         entry = self._network.ledger_entry(job_id, progress.count)
         judge = self._judge_of(job_id)
-        view = observe(self._network, job_id, head, entry.round_id)
         why, checkpoint = "", None
         try:
-            wrong = judge.result_errors(view, patient=True)
+            view = observe(self._network, job_id, head, entry.round_id)
+            wrong = judge.result_errors(view, patient=not self._left_out(judge, view, entry))
             spec = judge.reader.models.spec(job_id)
             if wrong == [] and _is_point(entry.index, spec.checkpoint_every, spec.rounds):
                 checkpoint, wrong = self._checkpoint(judge, job_id, entry)
-        except StoreUnavailable:
+        except _EVERYBODYS:
             raise
         except (StoreError, PayloadError, SpecError) as error:
             wrong, why = None, f": {error}"
+        except Exception as error:  # a stranger's job, which may be more than this machine can do
+            wrong, why = None, f": {type(error).__name__}: {error}"
         if wrong is None:
             progress.pause = min(max(_PAUSE_S, 2 * progress.pause), _PAUSE_MAX_S)
             progress.not_before = time.monotonic() + progress.pause
@@ -163,6 +178,20 @@ class Attesting:
         if checkpoint is not None:
             place = (job_id, entry.round_id, entry.new_model)
             progress.due.append(Attestation(*place, checkpoint, entry.head))
+
+    def _left_out(self, judge: Judge, view: View, entry: LedgerEntry) -> bool:
+        """Whether payloads can't be had, and only such as the round left out for just that: they
+        may never come, and the model does not rest on them. What it rests on is all there."""
+        submissions = judge.reader.submissions(view)
+        shut = {one.reveal.node for one in submissions if one.unavailable}
+        if not shut:
+            return False
+        try:
+            report = judge.reader.models.report(entry.report)
+        except ReportError:
+            return False
+        # The record of shards may be missing too.
+        return report.shards is None and shut <= report.missing()
 
     def _checkpoint(
         self, judge: Judge, job_id: int, entry: LedgerEntry

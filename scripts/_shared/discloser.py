@@ -11,6 +11,10 @@ exactly what is missing, and nobody's word decides what anybody is given:
     a case is open           to the committee's members what the case takes
 
 One file and one transaction serve all readers of a step.
+
+A reader that changes its public key is given what is due once more in a round, and no more often.
+What trainers are given, what verifiers are given after the draw, and what a case takes are counted
+apart, so that no trainer can use up the files of those who check it.
 """
 
 from __future__ import annotations
@@ -39,7 +43,8 @@ from agents.training.state import PayloadError
 from agents.verify.cases import Case, members_keys, open_cases
 from agents.verify.spot_checks import suspects
 
-MOST_FILES = 16  # in one round: whoever changes its public key again and again can't cost more
+MOST_FILES = 16  # in one round before the draw, as many after it, and as many for its cases
+MOST_CHANGES = 2  # public keys of one reader that are served in one round
 MOST_KEYS = 100_000  # in one file
 _CHECKING = (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED)
 _PATIENCE = 0.5  # of the challenge window: how long a missing payload is waited for
@@ -86,20 +91,23 @@ class Discloser:
     def step(self) -> list[str]:
         """Give what is due and was not given; returns who was given keys now."""
         served = []
-        for round_id, wanted in self._due():
-            served += self._give(round_id, wanted)
+        for round_id, wanted, most in self._due():
+            served += self._give(round_id, wanted, most)
         return served
 
     # -- what is due ---------------------------------------------------------------------------
 
-    def _due(self) -> Iterator[tuple[int, Wanted]]:
+    def _due(self) -> Iterator[tuple[int, Wanted, int]]:
+        """Rounds, who lacks what in them, and up to how many files they may come to."""
         head = self._network.chain.head()
         if self._job.own_keys:
             view = observe(self._network, self._job_id, head)
-            yield view.round_id, self._of_round(view)
+            most = MOST_FILES if view.phase == Phase.COMMIT else 2 * MOST_FILES
+            yield view.round_id, self._of_round(view), most
         for case in open_cases(self._network, self._job_id, head):
             items = self._of_case(observe(self._network, self._job_id, head, case.round_id), case)
-            yield case.round_id, dict.fromkeys(members_keys(self._network).items(), items)
+            wanted = dict.fromkeys(members_keys(self._network).items(), items)
+            yield case.round_id, wanted, 3 * MOST_FILES
 
     def _of_round(self, view: View) -> Wanted:
         if view.phase != Phase.COMMIT and view.phase not in _CHECKING:
@@ -178,25 +186,30 @@ class Discloser:
     def _kind(self) -> Kind:
         return "shards" if self._job.own_keys else "job"
 
-    def _give(self, round_id: int, wanted: Wanted) -> list[str]:
+    def _give(self, round_id: int, wanted: Wanted, most: int) -> list[str]:
         """Disclose what these readers lack, in one file. Keys that a reader was given in an earlier
-        round are not given again."""
+        round are not given again. `most`: files of the round."""
         given: dict[Reader, set[int]] = defaultdict(set)
+        served: dict[str, set[str]] = defaultdict(set)  # public keys, in this round
         files = 0
         for one in self._disclosures.read({self._account}):
             files += one.release.round == round_id
             for entry in one.release.readers:
                 given[entry.reader, bytes.fromhex(entry.key)] |= set(entry.items)
+                if one.release.round == round_id:
+                    served[entry.reader].add(entry.key)
         room = MOST_KEYS
         recipients = []
         for (reader, public), items in sorted(wanted.items()):
+            if len(served[reader] - {public.hex()}) >= MOST_CHANGES:
+                continue
             lacking = sorted(items - given[reader, public])[:room]
             room -= len(lacking)
             if lacking:
                 keys = {item: self._key_of(item) for item in lacking}
                 recipients.append(Recipient(reader, public, keys))
         place = self._disclosures.place(round_id, self._kind)
-        release = make_release(place, recipients) if files < MOST_FILES else None
+        release = make_release(place, recipients) if files < most else None
         if release is None:
             return []
         cid = self._store.put_bytes(release.to_bytes())

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,6 +134,27 @@ def test_losses_that_nobody_measured__cost_a_fifth(
     assert all(slash.event.args[name] == wanted for name, wanted in slash.wanted.items())
     assert book.odd == []
     assert sit(scored.people, committee) == []
+
+
+def test_an_audit_seed_of_ones_own__costs_a_fifth(
+    scored: ScoredJob, committee: list[Coordinator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vito tries seeds until the draw suits him; everything in his record follows from that one."""
+    scored.play()
+    verifiers = [scored.verifier(name) for name in VERIFIERS]
+    duty, honest = scored.of(verifiers[2]), Validator._measure
+
+    def measure(self: Validator, view: View, node: int, seed: bytes, *rest: Any) -> ScoreRecord:
+        return honest(self, view, node, bytes(32) if self is duty else seed, *rest)
+
+    monkeypatch.setattr(Validator, "_measure", measure)
+    close(scored, verifiers)
+    people = scored.people
+    people.chain.send(people.faucet, people.results, "capture_audit_seed", people.job, 1)
+    did = [*sit(people, committee), *sit(people, committee)]
+    assert [said.split(":")[0] for said in did].count("executed") == 1
+    assert any("another audit seed than the round" in said for said in did)
+    assert stakes(people) == [FAIR, FAIR, FAIR - FIFTH]
 
 
 @pytest.mark.parametrize("nats", [0.0, 1e-4])

@@ -197,8 +197,8 @@ def test_a_member_judges_sealed_payloads_with_keys_that_verifiers_tell_it(
 def test_wrong_keys_of_sealed_payloads_change_no_verdict(
     stage: Stage, ann: Node, eve: Node
 ) -> None:
-    """A friend of the liar tells the members keys that open nothing, before the honest verifier
-    tells the right ones; and a stranger is not a reader by naming a public key."""
+    """A verifier who is the liar's friend tells the members keys that open nothing, before the
+    honest one tells the right ones; and a stranger is not a reader by naming a public key."""
     people = stage.people
     (vic, _), (abe, network) = stage.start("vic"), stage.start("abe")
     reports = reported(stage, network, ann, eve, abe.sealing)
@@ -215,7 +215,8 @@ def test_wrong_keys_of_sealed_payloads_change_no_verdict(
     lie = make_release(place, [Recipient(member, public, {eve.node_id: new_key()})])
     assert lie is not None
     digest = digest_of(stage.store.put_bytes(lie.to_bytes()))
-    people.chain.send(eve.operator, keys, "disclose_keys", people.job, people.round, digest)
+    friend = people.nodes["vera"].operator
+    people.chain.send(friend, keys, "disclose_keys", people.job, people.round, digest)
     view = observe(network, people.job, network.chain.head(), people.round)
     judge = Judge(network, stage.store, DEVICE, lambda why: None, access)
     assert judge.is_innocent(view, eve.node_id) is None
@@ -225,3 +226,36 @@ def test_wrong_keys_of_sealed_payloads_change_no_verdict(
     assert judge.is_innocent(view, eve.node_id) is False
     readers = [e.reader for one in stage.files(network).read() for e in one.release.readers]
     assert set(readers) == {member}
+
+
+@pytest.mark.parametrize("how", ["sealed"])
+def test_strangers_files_are_not_even_looked_for(
+    stage: Stage, ann: Node, eve: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever puts digests on record that no store has would keep members waiting for stores."""
+    people = stage.people
+    (vic, _), (abe, network) = stage.start("vic"), stage.start("abe")
+    reports = reported(stage, network, ann, eve, abe.sealing)
+    people.chain._nonces.clear()
+    access, _ = begin_member(stage)
+    access.step(people.job)
+    people.chain._nonces.clear()
+    keys, looked, honest = network.deployment["DataKeys"], list[bytes](), stage.store.get_digest
+    for n in range(5):
+        digest = bytes([n + 1]) * 32
+        people.chain.send(eve.operator, keys, "disclose_keys", people.job, people.round, digest)
+    appeal(people, eve, reports[eve])
+
+    def counted(digest: bytes, most: int) -> bytes:
+        looked.append(digest)
+        return honest(digest, most)
+
+    monkeypatch.setattr(stage.store, "get_digest", counted)
+    view = observe(network, people.job, network.chain.head(), people.round)
+    judge = Judge(network, stage.store, DEVICE, lambda why: None, access)
+    assert judge.is_innocent(view, eve.node_id) is None
+    assert looked and not {bytes([n + 1]) * 32 for n in range(5)} & set(looked)
+    context, node = stage.agents.running["vic"], people.nodes["vic"].node_id
+    teller = PayloadKeys(network, context, stage.store, vic.models, vic.sealing)
+    assert (teller.step(people.job, node) or "").startswith("disclosed:")
+    assert judge.is_innocent(view, eve.node_id) is False

@@ -33,7 +33,7 @@ from scripts._demo.cheats.leaker import Leaker
 from scripts._demo.cheats.prying import Prying
 from scripts._demo.encrypted import ENCRYPTED
 from scripts._demo.secret import Sight
-from scripts._shared.discloser import MOST_FILES
+from scripts._shared.discloser import MOST_CHANGES, MOST_FILES
 from scripts._shared.key_server import KeyServer
 from scripts._shared.leaks import places_of, receivers, suspects_of
 from tests.attacks.test_data_keys import sender_of
@@ -235,9 +235,28 @@ def test_who_changes_its_public_key_again_and_again_costs_the_sponsor_no_more(
         public = X25519PrivateKey.generate().public_key().public_bytes_raw()
         people.chain.send(eve.operator, network.registry, "set_encryption_key", eve.node_id, public)
         server.step()
-    assert len(stage.files(network).read()) == MOST_FILES
+    assert len(stage.files(network).read()) == MOST_CHANGES
     plan = stage.plan(access, network)
     assert access.may_train(stage.people.job, plan, ann.node_id), "ann was served with the first"
+
+
+def test_trainers_that_use_up_their_files_keep_nobody_from_being_checked(
+    stage: Stage, ann: Node
+) -> None:
+    """Many nodes together, each of which names its key a little later than the one before. What is
+    due to verifiers after the draw, and to the committee, is given all the same."""
+    _, network = stage.start("ann")
+    discloser = stage.server(network)._discloser
+    stage.people.open()
+
+    def give(reader: str, most: int) -> list[str]:
+        public = X25519PrivateKey.generate().public_key().public_bytes_raw()
+        return discloser._give(1, {(reader, public): frozenset({0})}, most)
+
+    before = [give(node_reader(100 + i), MOST_FILES) for i in range(MOST_FILES + 3)]
+    assert [bool(found) for found in before] == [True] * MOST_FILES + [False] * 3
+    assert give(node_reader(9), 2 * MOST_FILES), "a verifier after the draw"
+    assert len(stage.files(network).read()) == MOST_FILES + 1
 
 
 def test_a_leak_names_who_had_all_of_it(stage: Stage, people: People, ann: Node) -> None:

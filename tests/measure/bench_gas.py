@@ -196,7 +196,10 @@ class Bench:
         digest = rounds.commitment_digest(
             job_id, number, seat.node_id, seat.operator.address, *_secret(job_id, number, seat)
         ).call()
-        return self.send(seat.operator, rounds.commit(job_id, number, seat.node_id, digest))
+        # As a trainer's agent commits: on the chain that its work was made on.
+        seen = self.net.w3.eth.get_block("latest")
+        call = rounds.commit_on(job_id, number, seat.node_id, digest, seen["number"], seen["hash"])
+        return self.send(seat.operator, call)
 
     def _reveal(self, job_id: int, number: int, seat: Seat) -> int:
         rounds = self.contract("TrainingRounds").functions

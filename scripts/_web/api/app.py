@@ -14,6 +14,7 @@ from fastapi.staticfiles import StaticFiles
 
 from scripts._web.api import explanations, metrics, reads, service, store, training, writing
 from scripts._web.api.cache import BlockCache
+from scripts._web.api.copies import Copies
 from scripts._web.api.guard import Guard
 from scripts._web.api.problems import answer_problems
 from scripts._web.api.site import Site
@@ -43,6 +44,8 @@ def create_app(site: Site, pages: Pages | None = None) -> FastAPI:
         yield
         site.live.close()
         app.state.writer.close()
+        if app.state.copies is not None:
+            app.state.copies.close()
 
     app = FastAPI(
         title="Menagerie",
@@ -56,6 +59,7 @@ def create_app(site: Site, pages: Pages | None = None) -> FastAPI:
     )
     app.state.site = site
     app.state.writer = writing.Writer()
+    app.state.copies = None if site.store is None else Copies(site.store)
     app.state.metrics = metrics.Metrics(site)
     app.include_router(reads.router)
     app.include_router(explanations.router)

@@ -2,7 +2,8 @@
 """Answers the same question once for each block, and with 304 whoever has the answer already.
 
 Rule: an answer to GET is kept under the block after which it was read, so nobody gets an older one.
-Questions that arrive while it is being made wait for it. What is kept is bounded in bytes.
+Questions that arrive while it is being made wait for it. What is kept is bounded in bytes. What
+says `no-store` is kept by nobody, such as a page that lacks what the chain could not be asked for.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _MOST_BYTES = 64 << 20
 _MOST_ANSWER = 4 << 20
+_BESIDES = 2_048  # bytes of an answer's headers, and of what holds it
 # What is streamed, or says more than the block does.
 _NEVER = ("/api/live", "/api/store/", "/api/status", "/health", "/metrics", "/static/")
 Headers = list[tuple[bytes, bytes]]
@@ -84,7 +86,7 @@ class BlockCache:
                 return
             if message["type"] == "http.response.start":
                 start = message
-                if message["status"] != 200 or _has(message, b"content-encoding"):
+                if message["status"] != 200 or not _may_keep(message):
                     passing = True
                     await send(message)
                 return
@@ -105,11 +107,21 @@ class BlockCache:
 
     def _keep(self, question: tuple[str, bytes], answer: _Answer) -> None:
         old = self._answers.pop(question, None)
-        self._held += len(answer.body) - (0 if old is None else len(old.body))
+        self._held += _size(question, answer) - (0 if old is None else _size(question, old))
         self._answers[question] = answer
         while self._held > self._most and self._answers:
-            _, dropped = self._answers.popitem(last=False)
-            self._held -= len(dropped.body)
+            self._held -= _size(*self._answers.popitem(last=False))
+
+
+def _size(question: tuple[str, bytes], answer: _Answer) -> int:
+    """What an answer takes in memory. Short answers to long questions are many, and not free."""
+    path, query = question
+    return len(answer.body) + 4 * len(path) + len(query) + _BESIDES
+
+
+def _may_keep(message: Message) -> bool:
+    never = any(k == b"cache-control" and b"no-store" in v for k, v in message["headers"])
+    return not never and not _has(message, b"content-encoding")
 
 
 def _has(message: Message, name: bytes) -> bool:

@@ -3,7 +3,8 @@
 
 Rule: they are read from the chain, not from the index: what the page says about a payment does not
 rest on how the index folds events. They are kept until the index has seen a further event, and
-made by one thread at a time for each job.
+made by one thread at a time for each job. So many threads at most are at it or wait for it: the
+server's others go on answering what costs little.
 """
 
 from __future__ import annotations
@@ -17,11 +18,17 @@ import sqlalchemy as sa
 
 from agents.audit.explain import Explainer
 from agents.audit.sources.record import Record
+from agents.runtime.errors import AgentError
 from scripts._web.api.site import Site
 from scripts._web.index.reading import Reading
 from scripts._web.index.tables import EVENTS
 
 _MOST = 32  # jobs whose explanations are kept
+_AT_ONCE = 16  # requests of all jobs; the server has 40 threads
+
+
+class TooManyExplanations(AgentError):
+    """Nobody else is told reasons at the moment."""
 
 
 @dataclass
@@ -35,6 +42,7 @@ class _Kept:
 
 _jobs: OrderedDict[tuple[str, str, int], _Kept] = OrderedDict()
 _guard = threading.Lock()
+_turns = threading.BoundedSemaphore(_AT_ONCE)
 
 
 class Explaining:
@@ -54,7 +62,9 @@ class Explaining:
                 _jobs.popitem(last=False)
 
     def __enter__(self) -> Explainer:
-        """Raises AgentError: the chain can't be read."""
+        """Raises AgentError: the chain can't be read, or too many ask."""
+        if not _turns.acquire(blocking=False):
+            raise TooManyExplanations("Too many ask for reasons; try again in a moment.")
         self._kept.lock.acquire()
         try:
             if self._kept.explainer is None or self._kept.version != self._version:
@@ -62,8 +72,12 @@ class Explaining:
                 self._kept.version = self._version
             return self._kept.explainer
         except BaseException:
-            self._kept.lock.release()
+            self._leave()
             raise
 
     def __exit__(self, *reason: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
         self._kept.lock.release()
+        _turns.release()

@@ -7,24 +7,17 @@ of files. A stranger's bytes are never shown as a page: they are a download.
 
 from __future__ import annotations
 
-import tempfile
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter, HTTPException, Request
 from fastapi import Path as PathParameter
 from fastapi.responses import FileResponse
-from starlette.background import BackgroundTask
+from starlette.types import Receive, Scope, Send
 
 from agents.storage.errors import CorruptContent, InvalidCid, NotFound, TooLarge
-from scripts._web.api.deps import TheSite
+from scripts._web.api.copies import Busy, Copies
 from scripts._web.index.models import Problem
 
-MOST_BYTES = 4 << 30
-_COPIES = threading.BoundedSemaphore(4)  # each is a file on this machine's disk while it is sent
 _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     NotFound: (404, "The store does not keep {cid}."),
     InvalidCid: (404, "{cid} is no CID of this network."),
@@ -45,39 +38,37 @@ router = APIRouter(prefix="/api/store")
     },
 )
 def artefact(
-    site: TheSite, cid: Annotated[str, PathParameter(pattern=_CID, description="Its CID.")]
+    request: Request, cid: Annotated[str, PathParameter(pattern=_CID, description="Its CID.")]
 ) -> FileResponse:
     """An artefact's bytes. They are what the CID names, for this server has hashed them."""
-    if site.store is None:
+    copies: Copies | None = request.app.state.copies
+    if copies is None:
         raise HTTPException(404, "This page serves no store.")
-    folder = tempfile.TemporaryDirectory(prefix="menagerie-web-")
-    copied = Path(folder.name) / "artefact"
     try:
-        with _turn():
-            if not site.store.has(cid):
-                raise NotFound
-            site.store.get_file(cid, copied, MOST_BYTES)
+        return _Lent(copies, cid)
+    except Busy:
+        words = "Too many files are being sent; try again in a moment."
+        raise HTTPException(503, words) from None
     except tuple(_REFUSALS) as error:
-        folder.cleanup()
         status, words = _REFUSALS[type(error)]
         raise HTTPException(status, words.format(cid=cid)) from None
-    except BaseException:
-        folder.cleanup()
-        raise
-    return FileResponse(
-        copied,
-        media_type="application/octet-stream",
-        filename=cid,
-        headers={"cache-control": "public, max-age=31536000, immutable", "etag": f'"{cid}"'},
-        background=BackgroundTask(folder.cleanup),
-    )
 
 
-@contextmanager
-def _turn() -> Iterator[None]:
-    if not _COPIES.acquire(timeout=10):
-        raise HTTPException(503, "Too many files are being fetched; try again in a moment.")
-    try:
-        yield
-    finally:
-        _COPIES.release()
+class _Lent(FileResponse):
+    """A copy that is sent, and given back however that ends."""
+
+    def __init__(self, copies: Copies, cid: str) -> None:
+        self._copies, self._cid = copies, cid
+        super().__init__(
+            copies.lend(cid),
+            media_type="application/octet-stream",
+            filename=cid,
+            headers={"cache-control": "public, max-age=31536000, immutable", "etag": f'"{cid}"'},
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._copies.give_back(self._cid)

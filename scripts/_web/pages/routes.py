@@ -271,7 +271,8 @@ def round_(
     summary = page.summary.model_copy(update={"loss": loss})
     reports = told(page.reports, files.reason, look.at.time)
     row = queries.job_row(look, job_id)
-    return _page(
+    money = _money(site, look, job_id, round_id)
+    shown = _page(
         request,
         site,
         look.at,
@@ -279,10 +280,13 @@ def round_(
         page=page.model_copy(update={"summary": summary}),
         windows=_windows(row["terms"]),
         last_round=row["rounds_opened"],
-        money=_money(site, look, job_id, round_id),
+        money=money,
         reports=reports,
         accused={each.node_id for each in reports},
     )
+    if money.problem:
+        shown.headers["cache-control"] = "no-store"  # it may be over in a moment
+    return shown
 
 
 @router.get("/jobs/{job_id}/rounds/{round_id}/nodes/{node_id}")

@@ -463,6 +463,37 @@ def test_a_statement_without_its_file_is_not_gathered_and_pushes_out_no_good_one
     assert {one.owner for one in crew.said()} == set(NINE) - {poor}
 
 
+def test_an_owner_that_signs_many_statements_without_a_file_has_four_looked_for_at_a_time(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or it would use up the proposer's window: a store that lacks a file may say so late. One that
+    has a file all the same is found when its turn comes."""
+    for node in NINE:
+        crew.share(node)
+    poor, all_of_them = NINE[4], crew.said()
+    (good,) = [one for one in all_of_them if one.owner == poor]
+    bad = [replace(good, content=bytes([n]) * 32).by(WALLETS[poor], WHERE) for n in range(1, 7)]
+    gathering, looked = crew.gathering(), list[bytes]()
+    honest = gathering._has_file
+
+    def counted(job: Any, epoch: Any, shares: Any, one: Statement) -> bool:
+        if one.owner == poor:
+            looked.append(one.content)
+        return honest(job, epoch, shares, one)
+
+    monkeypatch.setattr(gathering, "_has_file", counted)
+    monkeypatch.setattr(gathering, "_ask", lambda *_: [*bad, *all_of_them])
+    submissions = crew.reader().submissions(crew.view)
+    first = gathering.of(crew.view, submissions)
+    assert first is not None and {one.owner for one in first.said} == set(NINE) - {poor}
+    assert looked == [one.content for one in bad[:4]]
+    assert gathering._found is not None
+    gathering._found.asked_at = 0.0
+    second = gathering.of(crew.view, submissions)
+    assert second is not None and second.complete and good in second.said
+    assert looked[4:] == [bad[4].content, bad[5].content, good.content]
+
+
 def test_forged_statements_in_a_record_make_the_result_wrong(crew: Crew) -> None:
     """A proposer can't put words into an owner's mouth."""
     for node in NINE:

@@ -31,15 +31,23 @@ from scripts._net.processes import Supervisor
 from scripts._report.verdict import check_attested
 from tests.stage.chain.finished_job import JOB, SPEC, FinishedJob, make_job
 from tests.stage.chain.finished_scored_job import make_finished_scored_job
-from tests.stage.chain.people import TRAINERS
-from tests.stage.memory.honest_round import DEVICE
+from tests.stage.chain.people import TRAINERS, CommittedWork, Node
+from tests.stage.memory.honest_round import DEVICE, HonestWork
 
 
 class LyingJob(FinishedJob):
     """A job whose aggregators double everybody's update while `lies` is set: report, update, model
-    and checkpoint agree with one another, and every verifier attests them."""
+    and checkpoint agree with one another, and every verifier attests them. `withholds`: a node that
+    reveals work which no store here has."""
 
     lies = False
+    withholds = ""
+
+    def _published(self, work: HonestWork, node: Node) -> CommittedWork:
+        found = super()._published(work, node)
+        if node.name == self.withholds:
+            self.store._path(parse_cid(self.store.resolve(found.content))).unlink()
+        return found
 
     def _outcome(self, plan: Plan, standing: Any = None) -> Outcome:
         honest = super()._outcome(plan, standing)
@@ -109,7 +117,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LyingJob]:
 @pytest.fixture
 def job(base: LyingJob) -> Iterator[LyingJob]:
     snapshot = base.people.chain.snapshot()
-    base.lies = False
+    base.lies, base.withholds = False, ""
     yield base
     base.people.chain.revert(snapshot)
 
@@ -205,6 +213,38 @@ def test_a_lost_checkpoint_waits_and_is_no_lie(job: LyingJob, tmp_path: Path) ->
     path.write_bytes(kept)
     ada.attesting._jobs[JOB].not_before = 0.0
     assert [a.round_id for a in ada.look()] == [2]
+
+
+def test_a_node_that_publishes_nothing_keeps_no_model_from_being_attested(job: LyingJob) -> None:
+    """The rounds left its payload out, and nobody will ever have it."""
+    job.withholds = "eve"
+    ada = Member(job)
+    job.round_(TRAINERS)
+    job.round_(TRAINERS)
+    assert job.outcomes[JOB, 4].report.missing() == {job.node("eve")}
+    assert [found.round_id for found in ada.look()] == [2, 4] and ada.said == []
+
+
+def test_a_job_that_fails_in_a_way_nobody_foresaw_is_paused_and_holds_up_no_other(
+    job: LyingJob,
+) -> None:
+    """Such as one that is more than this machine can do. Nothing is raised at every head."""
+    ada = Member(job)
+    honest = ada.judge.result_errors
+    hostile = True
+
+    def failing(view: Any, patient: bool) -> list[str] | None:
+        if hostile:
+            ada.rounds.append(view.round_id)
+            raise MemoryError("too large")
+        return honest(view, patient)
+
+    ada.judge.result_errors = failing  # type: ignore[method-assign]
+    assert ada.look() == [] and ada.rounds == [1], "not at every head"
+    assert ada.said == ["round 1 can't be recomputed, or not yet: MemoryError: too large"]
+    hostile = False
+    ada.attesting._jobs[JOB].not_before = 0.0
+    assert [found.round_id for found in ada.look()] == [2]
 
 
 def test_a_reorg_takes_back_what_was_due(job: LyingJob) -> None:

@@ -59,4 +59,6 @@ def test_overrule__nobody_but_the_owner__and_nothing_that_was_not_revealed(
             scores.overrule_scores(job, number, [verifier], sender=owner)
     with refuses("scores: nothing to overrule"):
         scores.overrule_scores(1, round_id, [told, silent], sender=owner)
+    with refuses("scores: nothing to overrule"):
+        scores.overrule_scores(1, round_id, [told, told], sender=owner)
     assert stage.system.registry.offences(told, FALSE_REPORT) == 0
