@@ -15,6 +15,7 @@ from pathlib import Path
 
 from agents.jobs.job import JobContext
 from agents.jobs.model_files import hash_of
+from agents.jobs.outer_step import weights_of
 from agents.models.provenance import MAX_PROVENANCE_BYTES, Provenance, ProvenanceError
 from agents.storage.cid import cid_of_bytes
 from agents.storage.durable import write_atomic
@@ -128,10 +129,15 @@ class ModelFolder:
             raise FolderError(f"{self.path / TOKENIZER}: {error}. {_AGAIN}.") from error
 
     def state(self) -> State:
-        """The weights. Raises FolderError unless they are those of the recorded model."""
+        """The weights. Raises FolderError unless the file is the recorded model.
+
+        The file of a job whose outer step has momentum holds the velocity, too: it is hashed, and
+        nothing else is done with it here.
+        """
         path, job = self.path / WEIGHTS, self.job
+        shapes = job.kept_shapes()
         try:
-            state = load_state(_read(path, file_bound(job.shapes)) or b"", job.shapes)
+            state = load_state(_read(path, file_bound(shapes)) or b"", shapes)
         except PayloadError as error:
             raise FolderError(f"{path}: {error}. {_AGAIN}.") from error
         found = hash_of(job, state).hex()
@@ -140,7 +146,7 @@ class ModelFolder:
                 f"{path} is the model {found}, and the ledger records {self.provenance.model}. "
                 f"{_AGAIN}."
             )
-        return state
+        return weights_of(state, job.shapes)
 
 
 _AGAIN = "Fetch it again with `ape run model pull`"

@@ -87,6 +87,7 @@ class Network:
         self._retained = EventLog(EventCursor(chain, self.pool, _RETENTIONS, block))
         self._reported = EventLog(EventCursor(chain, self.reports, ("ViolationReported",), block))
         self._challenged = EventLog(EventCursor(chain, self.results, ("Challenged",), block))
+        self._adopted = EventLog(EventCursor(chain, self.scores, ("JobAdopted",), block))
         self._benchmarks: EventCursor | None = None
         self._submitted: set[int] = set()  # nodes that submitted a benchmark
         self._judged: set[int] = set()  # those of them whose newest one was settled when last seen
@@ -166,8 +167,7 @@ class Network:
 
     def scored_jobs(self) -> bool:
         """Whether any job is paid by its validators' scores."""
-        head = self.chain.head().number
-        return bool(self.chain.events(self.scores, "JobAdopted", self.deployment.block, head))
+        return bool(self._adopted.read())
 
     def seen(self, block: int, head: int) -> tuple[int, bytes] | None:
         """What a commitment names so that it counts on this chain only: a block, from `block` on,

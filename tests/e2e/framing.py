@@ -25,14 +25,15 @@ class FramingInJob(VerifierInJob):
     """Finds its victim's work invalid, whatever it is."""
 
     def _spot_check(
-        self, view: View, outcome: Outcome, submissions: list[Submission]
-    ) -> list[Finding] | None:
-        found = super()._spot_check(view, outcome, submissions)
-        if found is None:
+        self, view: View, node: int, outcome: Outcome, submissions: list[Submission]
+    ) -> tuple[list[Finding], bool] | None:
+        checked = super()._spot_check(view, node, outcome, submissions)
+        if checked is None:
             return None
+        found, complete = checked
         victim = int(os.environ[FRAMED])
         lie = Finding(victim, Violation.INVALID, "a lie", dumps({"says": "it is wrong"}))
-        return [lie, *(finding for finding in found if finding.node != victim)]
+        return [lie, *(finding for finding in found if finding.node != victim)], complete
 
 
 class Framing(Verifier):

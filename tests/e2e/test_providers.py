@@ -40,6 +40,17 @@ def wait(local: LocalNetwork, blocks: int) -> None:
     local.until(lambda: local.network.chain.head().number >= until, f"{blocks} blocks")
 
 
+def all_attested(local: LocalNetwork) -> bool:
+    """Whether members have no model left to attest: then they have nothing to do."""
+    network = local.network
+    last = [
+        (job, network.ledger_entry(job, length - 1).new_model)
+        for job in range(1, network.job_count() + 1)
+        if (length := network.ledger_length(job))
+    ]
+    return all(network.chain.call(network.ledger, "is_attested", *one) for one in last)
+
+
 @pytest.mark.parametrize("websocket", [True, False], ids=["websocket", "polling"])
 def test_agents_ask_little_of_their_provider(
     local: LocalNetwork, proxy: Proxy, websocket: bool
@@ -51,6 +62,7 @@ def test_agents_ask_little_of_their_provider(
     local.start(*local.names(*ALL))
     local.wait_eligible(local.names(*AGENT_ROLES))
     local.until(lambda: not local.network.open_benchmarks(), "no benchmark is open")
+    local.until(lambda: all_attested(local), "the committee attests the jobs before")
     wait(local, 4)
     names = [f"{role}-1" for role in ALL]
     idle = asked(local, proxy, names, lambda: wait(local, BLOCKS))
