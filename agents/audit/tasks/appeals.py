@@ -15,6 +15,7 @@ from typing import Any
 from agents.audit.chain.stakes import StakeBook
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record
+from agents.audit.tasks.comparing import Comparing
 from agents.audit.tasks.course import Challenge, Course
 from agents.audit.tasks.pools import Pools
 from agents.audit.tasks.purse import Purse
@@ -26,15 +27,15 @@ from agents.runtime.contracts import Event
 _ATTEST = ("uint256", "uint256", "uint256[]", "uint256[]", "bytes32")
 
 
-class Appeals:
+class Appeals(Comparing):
     """The appeals of all tasks. What each must lead to is put into the task's `due`."""
 
     def __init__(
         self, record: Record, registry: StakeBook, part: Part, purse: Purse, pools: Pools
     ) -> None:
+        super().__init__(part)
         self._record = record
         self._registry = registry
-        self._part = part
         self._purse = purse
         self._pools = pools
         self._terms = record.tasks.terms
@@ -67,14 +68,6 @@ class Appeals:
             self._hold(course, False, f"{event.name} came where {missing} should have.")
             course.due.clear()
         getattr(self, f"_on_{event.name}")(course, appeal, event)
-
-    def _same(self, course: Course, event: Event, **wanted: Any) -> None:
-        for name, value in wanted.items():
-            what = f"{name} of {event.name}"
-            self._part.same("tasks", course.name, what, event.args[name], value)
-
-    def _hold(self, course: Course, ok: bool, sentence: str) -> bool:
-        return self._part.hold("tasks", ok, course.name, sentence)
 
     def _due(self, course: Course, event: Event) -> bool:
         if not course.due or course.due[0][0] != event.name:

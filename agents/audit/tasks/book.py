@@ -16,6 +16,7 @@ from agents.audit.chain.stakes import StakeBook
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record
 from agents.audit.tasks.appeals import Appeals
+from agents.audit.tasks.comparing import Comparing
 from agents.audit.tasks.course import LANES, Course, Lane
 from agents.audit.tasks.pools import Pools
 from agents.audit.tasks.purse import Purse
@@ -42,19 +43,19 @@ _OF_APPEALS = (
 )
 
 
-class TaskBook:
+class TaskBook(Comparing):
     """The tasks by number, as their events tell them."""
 
     def __init__(
         self, record: Record, registry: StakeBook, part: Part, random_source: bool = False
     ) -> None:
+        super().__init__(part)
         terms = record.tasks.terms
         course = terms.draw_s + terms.max_run_s + terms.reveal_s
         horizon = course + 2 * terms.appeal_s + terms.verdict_s + terms.dispute_s
         self.tasks: dict[int, Course] = {}
         self._record = record
         self._registry = registry
-        self._part = part
         self._terms = terms
         self._random_source = random_source
         self._pools = Pools(record, registry, part, terms, horizon)
@@ -97,15 +98,6 @@ class TaskBook:
         getattr(self, f"_on_{event.name}")(course, event)
 
     # -- comparing -----------------------------------------------------------------------------
-
-    def _same(self, course: Course, event: Event, **wanted: Any) -> None:
-        """Compare fields of an event."""
-        for name, value in wanted.items():
-            what = f"{name} of {event.name}"
-            self._part.same("tasks", course.name, what, event.args[name], value)
-
-    def _hold(self, course: Course, ok: bool, sentence: str) -> bool:
-        return self._part.hold("tasks", ok, course.name, sentence)
 
     def _due(self, course: Course, event: Event) -> bool:
         """Whether an event is the one that must come next; then its fields are compared."""
