@@ -10,8 +10,8 @@ from fastapi import Depends, Path, Query, Request
 
 from scripts._web.api.site import Site
 from scripts._web.index.reading import Reading, reading
+from scripts._web.index.tables import MOST_ID
 
-MOST_ID = 2**62  # of what the databases can hold; no chain counts as far
 MOST_ITEMS = 200
 ADDRESS = "^0x[0-9a-fA-F]{40}$"
 

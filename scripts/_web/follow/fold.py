@@ -19,7 +19,7 @@ from scripts._web.follow.folds import (
 )
 from scripts._web.index.entry import Entry, Fold
 from scripts._web.index.rows import Rows
-from scripts._web.index.tables import EVENTS
+from scripts._web.index.tables import EVENTS, MOST_ID
 from scripts._web.index.words import plain
 
 _FOLDS: dict[str, list[Fold]] = defaultdict(list)
@@ -35,6 +35,12 @@ def fold(rows: Rows, entry: Entry) -> None:
         change(rows, entry)
 
 
+def _id(value: Any) -> int | None:
+    """A number by which events are looked up. One that no chain counts to is a stranger's, such as
+    the round of a file of keys: `args` has it, and no column could hold it."""
+    return value if isinstance(value, int) and 0 <= value <= MOST_ID else None
+
+
 def _row(entry: Entry) -> dict[str, Any]:
     args = entry.args
     actor = args.get("verifier_id", args.get("proposer"))
@@ -45,10 +51,10 @@ def _row(entry: Entry) -> dict[str, Any]:
         "tx": entry.tx,
         "contract": entry.contract,
         "name": entry.event.name,
-        "job_id": args.get("job_id"),
-        "round_id": args.get("round_id"),
-        "node_id": args.get("node_id"),
-        "actor_id": actor if isinstance(actor, int) else None,
-        "task_id": args.get("task_id"),
+        "job_id": _id(args.get("job_id")),
+        "round_id": _id(args.get("round_id")),
+        "node_id": _id(args.get("node_id")),
+        "actor_id": _id(actor),
+        "task_id": _id(args.get("task_id")),
         "args": plain(args),
     }

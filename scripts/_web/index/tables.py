@@ -38,6 +38,7 @@ class Amount(TypeDecorator[int]):
         return None if value is None else int(value)
 
 
+MOST_ID = 2**62  # of what the databases can hold; no chain counts as far
 ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 

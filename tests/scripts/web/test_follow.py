@@ -135,6 +135,30 @@ def fork(chain_of_forks: Fork) -> Iterator[Fork]:
     chain.revert(start)
 
 
+# -- strangers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [2**62 + 1, 2**63, 2**256 - 1])
+def test_follow__a_strangers_numbers_stop_no_index(fork: Fork, fresh: Fresh, number: int) -> None:
+    """Anybody may put a file of keys on record for any round, also for one that no column holds."""
+    people = fork.people
+    funds = TERMS.reward_per_round
+    people.give(people.sponsor, funds)
+    terms = (*(bytes([n]) * 32 for n in (1, 2, 3)), 3, *TERMS.figures())
+    people.job = people.create_job(people.sponsor, terms, funds)
+    keys, stranger = people.contracts["DataKeys"], people.nodes["ann"].payout
+    people.give(stranger, 1)
+    people.chain.send(stranger, keys, "disclose_keys", people.job, number, b"\7" * 32)
+    site, indexer = make_site(fork.url, fork.deployment, fresh())
+    indexer.catch_up()
+    assert indexer.standing.block == site.chain.newest_head().number
+    events = sa.select(sa.text("round_id, args")).select_from(sa.text("events"))
+    with site.engine.connect() as connection:
+        found = connection.execute(events.where(sa.text("name = 'KeysDisclosed'"))).all()
+    assert [row[0] for row in found] == [None] and str(number) in str(found[0][1])
+    site.engine.dispose()
+
+
 # -- forwards ----------------------------------------------------------------------------------
 
 
