@@ -17,7 +17,6 @@ from scripts._shared.operator import (
     explained,
     is_localnet,
     read_network_option,
-    rpc_url_of,
     store_of,
 )
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from agents.pipeline.letters import Announcement, Domain, LetterError
 from agents.runtime.bounded_http import ask
+from agents.storage.nesting import parse_json
 
 MAX_ANNOUNCEMENTS = 2048
 MAX_ANNOUNCEMENT = 1024  # bytes of one, as JSON
@@ -83,7 +84,7 @@ class AddressBook:
             try:
                 ask("POST", address, json.dumps(own.to_json()).encode(), timeout_s, MAX_LIST)
                 status, body = ask("GET", address, None, timeout_s, MAX_LIST)
-                listed = json.loads(body)["announcements"] if status == 200 else []
+                listed = parse_json(body)["announcements"] if status == 200 else []
                 self._take_all(listed)
                 answered += status == 200
             except (OSError, http.client.HTTPException):
@@ -98,7 +99,7 @@ class AddressBook:
             try:
                 address = f"{peer.rstrip('/')}/announcements"
                 status, body = ask("GET", address, None, timeout_s, MAX_LIST)
-                self._take_all(json.loads(body)["announcements"] if status == 200 else [])
+                self._take_all(parse_json(body)["announcements"] if status == 200 else [])
             except (OSError, http.client.HTTPException):
                 continue
             except (ValueError, KeyError, TypeError, RecursionError):

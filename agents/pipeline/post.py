@@ -25,7 +25,6 @@ connection is cut off after a total time, and only so many are open at once.
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -53,6 +52,7 @@ from agents.pipeline.statements import Statements
 from agents.runtime.bounded_http import hang_up
 from agents.runtime.errors import ConfigError
 from agents.runtime.logs import Log
+from agents.storage.nesting import parse_json
 
 _Key = tuple[int, int, bytes]  # job, epoch and seed: after a reorg an epoch begins again
 _ENDED = 1024  # epochs that are remembered to be over
@@ -239,7 +239,7 @@ class Post:
         if length > MAX_ANNOUNCEMENT:
             raise Refused(413, f"An announcement has at most {MAX_ANNOUNCEMENT} bytes.")
         try:
-            said = Announcement.from_json(json.loads(read(length)))
+            said = Announcement.from_json(parse_json(read(length)))
         except (LetterError, ValueError, RecursionError):
             raise Refused(400, "This is no announcement.") from None
         if not self.book.take(said):

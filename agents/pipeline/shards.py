@@ -13,7 +13,6 @@ one in any case, since everybody who judges a result merges the payloads again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -26,6 +25,7 @@ from torch import Tensor
 from agents.pipeline.butterfly import MAX_MINERS, Butterfly, agreement
 from agents.pipeline.letters import SIGNATURE_BYTES, Domain, LetterError
 from agents.runtime.wallet import Wallet, recover_typed
+from agents.storage.nesting import parse_json
 
 MAX_STATEMENT = 64 * 1024  # bytes of one, as JSON: 511 digests and 512 numbers of nodes
 _NUMBERS = ("job", "epoch", "owner")
@@ -141,7 +141,7 @@ class Statement:
         if len(raw) > MAX_STATEMENT:
             raise LetterError(f"A statement has at most {MAX_STATEMENT} bytes.")
         try:
-            return cls.from_json(json.loads(raw))
+            return cls.from_json(parse_json(raw))
         except (ValueError, RecursionError) as error:
             raise LetterError(str(error)[:200]) from None
 

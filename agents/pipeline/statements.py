@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from agents.pipeline.letters import Domain, LetterError
 from agents.pipeline.shards import MAX_STATEMENT, Statement
 from agents.runtime.bounded_http import ask
+from agents.storage.nesting import parse_json
 
 _OF_ONE = 4  # statements of one miner in an epoch
 _EPOCHS = 4  # of all jobs together, whose statements are kept
@@ -88,7 +89,7 @@ def fetch(url: str, job: int, epoch: int, most: int) -> list[Statement]:
     address = url.rstrip("/") + shards_path(job, epoch)
     try:
         status, body = ask("GET", address, None, _ASK_S, 2 + most * (MAX_STATEMENT + 2))
-        values = json.loads(body) if status == 200 else []
+        values = parse_json(body) if status == 200 else []
     except (OSError, ValueError, RecursionError, http.client.HTTPException):
         return []
     return list(_readable(values if isinstance(values, list) else [], most))

@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from agents.runtime.bounded_http import ask
 from agents.runtime.errors import ConfigError
 from agents.runtime.logs import Log
+from agents.storage.nesting import parse_json
 
 _PATH = re.compile(r"/signatures/(?:0x)?([0-9a-fA-F]{64})")
 _MAX_REPLY = 16_384  # bytes: some fifty signatures; a member has one
@@ -97,7 +98,7 @@ def fetch(url: str, op_id: bytes, timeout_s: float = 2.0) -> list[bytes]:
         status, body = ask("GET", address, None, timeout_s, _MAX_REPLY)
         if status != 200:
             return []
-        listed = json.loads(body)["signatures"][:_MAX_SIGNATURES]
+        listed = parse_json(body)["signatures"][:_MAX_SIGNATURES]
         texts = [entry["signature"] for entry in listed]
         found = [bytes.fromhex(text.removeprefix("0x")) for text in texts]
     except (OSError, http.client.HTTPException):

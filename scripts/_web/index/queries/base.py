@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from agents.storage.cid import cid_from_digest
+from agents.storage.nesting import parse_json
 from scripts._web.index.reading import BadCursor
 
 Row = dict[str, Any]
@@ -57,7 +58,7 @@ def place_of(cursor: str, length: int) -> tuple[int, ...]:
     """What is in a cursor. Raises BadCursor."""
     try:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        place = json.loads(raw)
+        place = parse_json(raw)
     except (binascii.Error, ValueError, RecursionError):
         place = None
     whole = isinstance(place, list) and len(place) == length
