@@ -55,8 +55,7 @@ class TrainerSettings(_Section):
     )
     appeal: bool = Field(
         True,
-        description="Bond an appeal from the operator's wallet when reported, and the work, done "
-        "again, was right",
+        description="When reported for work that was right, appeal, with a bond of the operator's",
     )
     local_data: Path | None = Field(
         None, description="Folder of your own text, for jobs whose nodes bring their data"

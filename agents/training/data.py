@@ -251,10 +251,18 @@ class DataSource:
         self._layout: Layout = kind(counts, self._seq, spec.val_fraction)
         self.train_sequences, self.val_sequences = self._layout.train, self._layout.val
         if self.train_sequences < self.batch_size or self.val_sequences < 1:
+            whole = (
+                ""
+                if kind is Across
+                else (
+                    f" (shards with keys of their own are validated on whole, and there are "
+                    f"{len(counts)}: smaller ones may help, with --shard-bytes)"
+                )
+            )
             raise DataError(
                 f"{self.dataset.tokens} tokens give {self.train_sequences + self.val_sequences} "
                 f"sequences of {self._seq}, too few for a batch of {self.batch_size} and "
-                "validation; add data or shrink them"
+                f"validation; add data or shrink them{whole}"
             )
         self._order = self._layout.order(self.batch_size, spec.data_seed)
         self.batches_per_epoch = self._order.batches_per_epoch

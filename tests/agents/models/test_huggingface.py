@@ -198,7 +198,8 @@ def test_a_job_of_a_config_and_a_tokenizer_is_exported(
 
 def test_a_model_of_encrypted_data_is_used_without_the_key(tmp_path: Path) -> None:
     """Its separator can't be read, so documents are judged without one."""
-    folder = folder_of(tmp_path, SPEC_FIELDS, data_key=bytes(range(32)), separator=None)
+    sealed = {"data_key": bytes(range(32)), "separator": None, "shard_bytes": 4_096}
+    folder = folder_of(tmp_path, SPEC_FIELDS, **sealed)
     export(folder, tmp_path / "hf")
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "hf").config.eos_token_id is None
     card = (tmp_path / "hf" / "README.md").read_text()
