@@ -93,7 +93,7 @@ def test_a_manifest_that_is_none_is_refused(store: EmbeddedStore) -> None:
 
 
 def test_a_published_job_is_sealed_when_it_has_a_key(store: EmbeddedStore) -> None:
-    published = publish_job(store, TEXT, {"rounds": 1}, data_key=KEY)
+    published = publish_job(store, TEXT, {"rounds": 1}, data_key=KEY, one_key=True)
     assert published.spec.access == "encrypted"
     assert b"crane" not in bytes_in(store.root)
     source = DataSource(open_sealed(store, KEY, published.spec.data), published.spec)
