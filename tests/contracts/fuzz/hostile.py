@@ -673,6 +673,9 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     **dict.fromkeys(("checkpoint", "contributors_root", "scores_root", "r", "s"), _const(EVIDENCE)),
     "new_model": Hostile.model,
     "deadline": lambda h: h.world.machine.time,
+    "seen_block": lambda h: h.world.machine.block - 1,
+    # revm's own hash of a block that it has no chain for, or that of another branch.
+    "seen_hash": lambda h: h.any_of([keccak(text=str(h.so_far["seen_block"])), EVIDENCE]),
     "v": _const(27),
     "nodes_hash": _const(EVIDENCE),
     "contributions_hash": _const(EVIDENCE),
@@ -707,6 +710,7 @@ SPECIAL: dict[tuple[str, str], Callable[[Hostile], Any]] = {
     ("tasks.commit", "commitment"): Hostile.answer,
     ("tasks.reveal", "result"): Hostile.answered,
     ("scores.commit_scores", "commitment"): Hostile.row_commitment,
+    ("scores.commit_scores_on", "commitment"): Hostile.row_commitment,
     ("reports.announce_report", "digest"): Hostile.found,
     ("reports.open_announcement", "node_id"): Hostile.target,
     ("results.announce_challenge", "digest"): Hostile.found,
