@@ -449,6 +449,13 @@ def _benchmark(call: _Call) -> Words:
     return Words(f"Overrule the verdict that {which} {verdict}", (), (note.format(judges),))
 
 
+def _scores(call: _Call) -> Words:
+    liars = ", ".join(map(str, call.args["verifier_ids"]))
+    place = f"round {call.args['round_id']} of job {call.args['job_id']}"
+    note = f"Verifiers slashed for FALSE_REPORT: {liars}. The round's consensus stands."
+    return Words(f"Overrule scores of {place} as false", (), (note,))
+
+
 # -- money of the treasury -----------------------------------------------------------------------
 
 
@@ -479,6 +486,7 @@ _WRITERS: dict[tuple[str, str], _Writer] = {
     ("NodeRegistry", "claim_bounty"): partial(_collect, "bounty"),
     ("NodeBenchmarks", "overrule"): _benchmark,
     ("RedundantTasks", "add_class"): _class,
+    ("ScoreConsensus", "overrule_scores"): _scores,
     ("RewardPool", "claim"): partial(_collect, "pending"),
     ("TaskAppeals", "resolve"): _task,
     ("TrainingJobs", "set_bounds"): _bounds,

@@ -55,6 +55,13 @@ def test_pause_bits_are_those_of_the_contracts() -> None:
         assert [int(bit) for bit in bits] == [1 << i for i in range(len(PAUSES.get(name, ())))]
 
 
+def test_scores(network: Network) -> None:
+    assert _said(network, "ScoreConsensus", "overrule_scores", 1, 2, [3, 4]) == [
+        "Overrule scores of round 2 of job 1 as false",
+        "  Verifiers slashed for FALSE_REPORT: 3, 4. The round's consensus stands.",
+    ]
+
+
 def test_penalty(network: Network) -> None:
     row = (2_500, 0, 7 * 86_400, True, False, 5_000)
     assert _said(network, "NodeRegistry", "set_penalty", Violation.INVALID, row) == [
