@@ -419,7 +419,8 @@ class Demo:
         seats = self.net.seats.values()
         folders = {s.name: self.net.directory / "agents" / s.name for s in seats}
         nodes = {s.name: s.node_id for s in seats if s.node_id}
-        sight = Sight(self.network, self.store, self.job_id, self.key, folders, nodes)
+        run = self.net.directory
+        sight = Sight(self.network, self.store, self.job_id, self.key, folders, nodes, run)
         return self.options.scenario.sight(sight, self.cheats)
 
     def audit(self) -> Check:

@@ -81,8 +81,7 @@ def _nothing_plain(sight: Sight, job: JobContext) -> Check:
         bytes(data.sequences(data.rows(index)[:1])[0, :48].tolist())
         for index in range(0, data.batches_per_epoch, max(1, data.batches_per_epoch // 40))
     ]
-    roots = {folder.parent.parent for folder in sight.folders.values()}
-    raw = [p.read_bytes() for root in roots for p in sorted(root.rglob("*")) if p.is_file()]
+    raw = [p.read_bytes() for p in sorted(sight.run.rglob("*")) if p.is_file()]
     shown = sum(any(piece in part for part in raw) for piece in pieces)
     secret = any(sight.key in part or sight.key.hex().encode() in part for part in raw)
     return Check(

@@ -20,7 +20,8 @@ from scripts._shared.key_server import KeyServer
 
 @dataclass(frozen=True)
 class Sight:
-    """What there is to judge. `key`: the sponsor's secret; `folders`: of nodes by seat."""
+    """What there is to judge. `key`: the sponsor's secret; `folders`: of nodes by seat. `run`: all files
+    of the run."""
 
     network: Network
     store: ContentStore
@@ -28,6 +29,7 @@ class Sight:
     key: bytes
     folders: dict[str, Path]
     nodes: dict[str, int]
+    run: Path
 
 
 class KeyDesk:

@@ -304,8 +304,6 @@ def test_a_manifest_with_sealed_shards_is_refused_where_nobody_gets_keys(stage: 
         JobContext(spec.model_copy(update={"access": "public"}), stage.store)
 
 
-# It failed in the whole check, after other files in one process; with its own file it passes.
-@pytest.mark.chaos
 def test_the_demos_prying_node_and_leaker_are_seen_for_what_they_are(
     stage: Stage, people: People, tmp_path: Path
 ) -> None:
@@ -323,7 +321,7 @@ def test_the_demos_prying_node_and_leaker_are_seen_for_what_they_are(
     leaker.leak(stage.people.job, nodes["trainer-2"].node_id)
     folders = {seat: tmp_path / name for seat, name in seats.items()}
     ids = {seat: node.node_id for seat, node in nodes.items()}
-    sight = Sight(network, stage.store, stage.people.job, KEY, folders, ids)
+    sight = Sight(network, stage.store, stage.people.job, KEY, folders, ids, tmp_path)
     cheats = {"prying": "trainer-1", "leaker": "trainer-2"}
     checks = ENCRYPTED.sight(sight, cheats)
     assert [check.sentence for check in checks if not check.holds] == []
