@@ -20,8 +20,8 @@ from scripts._shared.key_server import KeyServer
 
 @dataclass(frozen=True)
 class Sight:
-    """What there is to judge. `key`: the sponsor's secret; `folders`: of nodes by seat. `run`: all files
-    of the run."""
+    """What there is to judge. `key`: the sponsor's secret; `folders`: of nodes by seat. `run`: all
+    files of the run."""
 
     network: Network
     store: ContentStore
