@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol of both content stores, and `open_store`, which picks one from a setting.
+"""The protocols of both content stores, and `open_store`, which picks one from a setting.
 
 A caller asks for content by its CID, never by a place. Every read is verified.
 """
@@ -12,7 +12,7 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from agents.storage.cid import Buffer
-from agents.storage.errors import StoreError
+from agents.storage.errors import InvalidCid, StoreError
 
 _MULTIADDR = re.compile(r"^/(ip4|ip6|dns|dns4|dns6)/")
 _FORMS = (
@@ -65,7 +65,36 @@ class ContentStore(Protocol):
         """Release connections. The stored content stays."""
 
 
-def open_store(url: str, *, timeout_s: float = 60.0) -> ContentStore:
+class BoxStore(ContentStore, Protocol):
+    """A content store that also has boxes, in which anybody leaves CIDs for whoever knows the box.
+
+    A box is named by 32 bytes, and is there once something lies in it. It says nothing of who left
+    what: whoever uses the store may leave anything and take anything away. So what lies in a box
+    is only ever tried, and its bytes prove who wrote them. Where each node runs a store of its own
+    there is nobody to share boxes with: they are those of one folder, or of one daemon's RPC.
+    """
+
+    def leave(self, box: bytes, cid: str) -> None:
+        """Let a CID lie in a box; nothing happens if it does. Its content must be in the store.
+        Raises StoreUnavailable, NotFound."""
+
+    def left(self, box: bytes, most: int) -> list[str]:
+        """CIDs that lie in a box, `most` at most, in no particular order; none in a box that is
+        not there. Raises StoreUnavailable."""
+
+    def take_away(self, box: bytes, cid: str) -> None:
+        """Let a CID lie in a box no more; nothing happens if it does not. The content stays.
+        Raises StoreUnavailable."""
+
+
+def box_name(box: bytes) -> str:
+    """A box as text, for files and paths; InvalidCid unless it has 32 bytes."""
+    if len(box) != 32:
+        raise InvalidCid(f"a box is named by 32 bytes, not {len(box)}")
+    return box.hex()
+
+
+def open_store(url: str, *, timeout_s: float = 60.0) -> BoxStore:
     """Open the store that a text names. Raises StoreError when it names none.
 
     timeout_s: how long a daemon may search for content before it counts as not found; a folder has
@@ -91,13 +120,13 @@ def open_store(url: str, *, timeout_s: float = 60.0) -> ContentStore:
     raise StoreError(f"the store setting has no known form; give {_FORMS}")
 
 
-def _folder(path: str) -> ContentStore:
+def _folder(path: str) -> BoxStore:
     from agents.storage.embedded import EmbeddedStore
 
     return EmbeddedStore(Path(path).expanduser())
 
 
-def _http(url: str, timeout_s: float) -> ContentStore:
+def _http(url: str, timeout_s: float) -> BoxStore:
     from agents.storage.ipfs import IpfsStore
 
     parts = urlsplit(url)

@@ -4,7 +4,8 @@
 This holds if a process crashes, if two write at once, and if somebody edits the folder. Layout:
 `objects/<last two hex digits>/<digest hex>.raw` or `.dag` (by the CID's codec) holds the whole
 content in one file; `tmp/` holds what is being written. Files appear by rename, complete and
-synced, and every read recomputes the CID. Nothing is ever deleted.
+synced, and every read recomputes the CID. No content is ever deleted. `boxes/<hex>/<CID>` is an
+empty file: the CID lies in that box.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -30,21 +32,30 @@ from agents.storage.cid import (
     read_pieces,
     root_file_size,
 )
+from agents.storage.content_store import box_name
 from agents.storage.durable import atomic_file, sync_folder
-from agents.storage.errors import CorruptContent, NotFound, StoreError, StoreUnavailable, TooLarge
+from agents.storage.errors import (
+    CorruptContent,
+    InvalidCid,
+    NotFound,
+    StoreError,
+    StoreUnavailable,
+    TooLarge,
+)
 
 _SUFFIX: Final = {RAW: "raw", DAG_PB: "dag"}
 _STALE_S: Final = 3600.0  # no writer pauses this long between two writes
 
 
 class EmbeddedStore:
-    """A `ContentStore` in a local folder, shared safely by any number of processes."""
+    """A `BoxStore` in a local folder, shared safely by any number of processes."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
         self.location = str(self.root)
         self._objects = self.root / "objects"
         self._temporary = self.root / "tmp"
+        self._boxes = self.root / "boxes"
         with self._storage_errors("open"):
             self._temporary.mkdir(parents=True, exist_ok=True)
             self._make_shards()
@@ -127,6 +138,38 @@ class EmbeddedStore:
     def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
         """The verified content that a digest from the chain names."""
         return self.get(self.resolve(digest), max_bytes)
+
+    def leave(self, box: bytes, cid: str) -> None:
+        """An empty file; its loss with a crash costs a message, so nothing is synced."""
+        if not self.has(cid):
+            raise self._not_found(parse_cid(cid))
+        place = self._boxes / box_name(box) / cid
+        with self._storage_errors("leave something in"):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.touch()
+
+    def left(self, box: bytes, most: int) -> list[str]:
+        """Reads no more names than it gives; what is no CID is passed over."""
+        found: list[str] = []
+        with (
+            self._storage_errors("look into"),
+            suppress(FileNotFoundError),
+            os.scandir(self._boxes / box_name(box)) as entries,
+        ):
+            for entry in islice(entries, most):
+                with suppress(InvalidCid):
+                    parse_cid(entry.name)
+                    found.append(entry.name)
+        return found
+
+    def take_away(self, box: bytes, cid: str) -> None:
+        """Removes the empty file; the last one's folder goes too."""
+        parse_cid(cid)
+        folder = self._boxes / box_name(box)
+        with self._storage_errors("take something out of"):
+            (folder / cid).unlink(missing_ok=True)
+            with suppress(OSError):  # others lie in it, or it is gone
+                folder.rmdir()
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The content store on a Kubo daemon: the daemon transports bytes, this file checks their CID.
 
-A `ContentStore` on the RPC API of a Kubo daemon. Content is added with every option that changes
+A `BoxStore` on the RPC API of a Kubo daemon. Content is added with every option that changes
 a CID sent explicitly, read as one stream that is taken up again where it broke off, and never
 returned before it is verified. What a server that lies can cost is bounded per operation
 (`agents.storage.patience`, `agents.storage.ipfs_transport`).
@@ -12,8 +12,9 @@ from __future__ import annotations
 import io
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
@@ -31,8 +32,16 @@ from agents.storage.cid import (
     parse_cid,
     root_file_size,
 )
+from agents.storage.content_store import box_name
 from agents.storage.durable import atomic_file
-from agents.storage.errors import CorruptContent, NotFound, StoreError, StoreUnavailable, TooLarge
+from agents.storage.errors import (
+    CorruptContent,
+    InvalidCid,
+    NotFound,
+    StoreError,
+    StoreUnavailable,
+    TooLarge,
+)
 from agents.storage.ipfs_errors import FAILURES, MALFORMED, Unreadable, translate
 from agents.storage.ipfs_transport import Stream, Transport
 from agents.storage.patience import Patience
@@ -53,7 +62,7 @@ _ADD_OPTIONS: Final = {
 
 
 class IpfsStore:
-    """A `ContentStore` behind a Kubo RPC server.
+    """A `BoxStore` behind a Kubo RPC server.
 
     address: multiaddr, as '/ip4/127.0.0.1/tcp/5001' or '/dns/example.org/tcp/443/https'.
     base: path of the API. auth: (user, password) for HTTP basic authentication.
@@ -182,9 +191,71 @@ class IpfsStore:
             raise TooLarge(f"{cid} has {size} bytes in {self.location}; limit {max_bytes}")
         return self.get(cid, max_bytes) if parse_cid(cid).codec == DAG_PB else block
 
+    def leave(self, box: bytes, cid: str) -> None:
+        """A link to the content in a folder of the daemon's own file system (MFS)."""
+        parse_cid(cid)
+        patience, folder = self._patience(), _folder(box)
+
+        def link() -> None:
+            self._do("/files/mkdir", (folder,), {"parents": "true"}, patience)
+            try:
+                self._do("/files/cp", (f"/ipfs/{cid}", f"{folder}/{cid}"), self._search, patience)
+            except ipfshttpclient.exceptions.ErrorResponse as error:
+                if "already has entry" not in str(error):
+                    raise
+
+        self._call(f"leave {cid} in a box", link, patience)
+
+    def left(self, box: bytes, most: int) -> list[str]:
+        """The names in that folder which are CIDs. A folder whose list has more than 64 KiB, some
+        500 names, can't be read."""
+        patience = self._patience()
+
+        def look() -> list[str]:
+            try:
+                reply = self._transport.request(
+                    "/files/ls", (_folder(box),), timeout=patience, decoder="json"
+                )
+            except ipfshttpclient.exceptions.ErrorResponse as error:
+                if "does not exist" not in str(error):
+                    raise
+                return []
+            # A folder without entries is listed as null.
+            return [str(entry["Name"]) for entry in reply[0]["Entries"] or ()]
+
+        found: list[str] = []
+        for name in self._call("look into a box", look, patience)[:most]:
+            with suppress(InvalidCid):
+                parse_cid(name)
+                found.append(name)
+        return found
+
+    def take_away(self, box: bytes, cid: str) -> None:
+        """Removes the link."""
+        parse_cid(cid)
+        patience = self._patience()
+
+        def unlink() -> None:
+            try:
+                self._do("/files/rm", (f"{_folder(box)}/{cid}",), {}, patience)
+            except ipfshttpclient.exceptions.ErrorResponse as error:
+                if "does not exist" not in str(error):
+                    raise
+
+        self._call(f"take {cid} out of a box", unlink, patience)
+
     def close(self) -> None:
         """Close the connections to the daemon."""
         self._transport.close_session()
+
+    def _do(
+        self, path: str, args: Sequence[str], options: Mapping[str, str], patience: Patience
+    ) -> None:
+        """A call that answers nothing."""
+        reply: Stream = self._transport.request(path, args, timeout=patience, opts=options)
+        with reply:
+            for _ in reply:
+                pass
 
     def _patience(self) -> Patience:
         return Patience(self._seconds, self._attempts, self._backoff_s)
@@ -298,6 +369,10 @@ class IpfsStore:
                 self._down = False
                 _log.info("%s answers again", self.location)
             return result
+
+
+def _folder(box: bytes) -> str:
+    return f"/menagerie/boxes/{box_name(box)}"
 
 
 class _Resumed:

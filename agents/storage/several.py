@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from agents.storage.cid import Buffer
-from agents.storage.content_store import ContentStore, open_store
+from agents.storage.content_store import BoxStore, open_store
 from agents.storage.errors import (
     CorruptContent,
     InvalidCid,
@@ -39,7 +39,7 @@ def as_list(setting: str | Sequence[str]) -> list[str]:
     return [setting] if isinstance(setting, str) else list(setting)
 
 
-def open_stores(setting: str | Sequence[str], *, timeout_s: float = 60.0) -> ContentStore:
+def open_stores(setting: str | Sequence[str], *, timeout_s: float = 60.0) -> BoxStore:
     """Open the store that a setting names, or the stores that it lists, tried in that order.
 
     `timeout_s` as of `open_store`. Raises StoreError when one of them is no store's name.
@@ -51,9 +51,9 @@ def open_stores(setting: str | Sequence[str], *, timeout_s: float = 60.0) -> Con
 
 
 class SeveralStores:
-    """A ContentStore that asks other ones in turn. `stores`: at least one."""
+    """A BoxStore that asks other ones in turn. `stores`: at least one."""
 
-    def __init__(self, stores: Sequence[ContentStore]) -> None:
+    def __init__(self, stores: Sequence[BoxStore]) -> None:
         self._stores = tuple(stores)
         self._resting: dict[int, float] = {}  # by place: until when
         self.location = ", then ".join(store.location for store in stores)
@@ -102,12 +102,25 @@ class SeveralStores:
         """The verified content that a digest names, from the first store that has it."""
         return self._first(lambda store: store.get_digest(digest, max_bytes))
 
+    def leave(self, box: bytes, cid: str) -> None:
+        """In each store that has the content: a reader may list other ones of them first."""
+        self._each(lambda store: store.leave(box, cid))
+
+    def left(self, box: bytes, most: int) -> list[str]:
+        """What lies in any of them, `most` at most."""
+        found = self._each(lambda store: store.left(box, most))
+        return list(dict.fromkeys(cid for cids in found for cid in cids))[:most]
+
+    def take_away(self, box: bytes, cid: str) -> None:
+        """Out of each store."""
+        self._each(lambda store: store.take_away(box, cid))
+
     def close(self) -> None:
         """Release all connections."""
         for store in self._stores:
             store.close()
 
-    def _first(self, ask: Callable[[ContentStore], T]) -> T:
+    def _first(self, ask: Callable[[BoxStore], T]) -> T:
         failed: list[StoreError] = []
         for place in self._order():
             try:
@@ -118,6 +131,25 @@ class SeveralStores:
                 self._note(place, error)
                 failed.append(error)
         raise self._gravest(failed)
+
+    def _each(self, ask: Callable[[BoxStore], T]) -> list[T]:
+        """What the stores say that can; raises only if none can. One that rests is not asked."""
+        found: list[T] = []
+        failed: list[StoreError] = []
+        now = time.monotonic()
+        for place in self._order():
+            if found and self._resting.get(place, now) > now:
+                continue
+            try:
+                found.append(ask(self._stores[place]))
+            except InvalidCid:
+                raise
+            except StoreError as error:
+                self._note(place, error)
+                failed.append(error)
+        if not found:
+            raise self._gravest(failed)
+        return found
 
     def _order(self) -> list[int]:
         now = time.monotonic()

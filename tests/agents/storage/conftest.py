@@ -33,6 +33,7 @@ class KuboServer(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.blocks: dict[str, bytes] = {}
         self.pins: set[str] = set()
+        self.folders: dict[str, set[str]] = {}  # of its own file system (MFS): names
         self.calls: list[tuple[str, dict[str, str]]] = []
         self.faults: deque[str] = deque()
         self.sent = 0
@@ -74,7 +75,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         parts = urlsplit(self.path)
         call = parts.path.removeprefix("/api/v0/")
-        options = {k: v[-1] for k, v in parse_qs(parts.query).items()}
+        query = parse_qs(parts.query)
+        options = {k: v[-1] for k, v in query.items()}
+        self.arguments = query.get("arg", [])
         body = self._body()
         self.server.calls.append((call, options))
         fault = self.server.faults.popleft() if self.server.faults else ""
@@ -107,6 +110,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._json({"Keys": {cid: {"Type": "recursive"}}})
         elif call == "pin/ls":
             self._json({"Message": f"path '{cid}' is not pinned", "Type": "error"}, status=500)
+        elif call.startswith("files/"):
+            self._files(call, self.arguments, options)
         elif call == "version":
             self._json({"Version": "0.29.0", "Commit": ""})
         elif call in ("cat", "block/get", "pin/add"):
@@ -114,6 +119,31 @@ class _Handler(BaseHTTPRequestHandler):
             self._json({"Message": text, "Code": 0, "Type": "error"}, status=500)
         else:
             self._reply(b"404 page not found", status=404)
+
+    def _files(self, call: str, arguments: list[str], options: dict[str, str]) -> None:
+        """Kubo's own words, as of 0.29, where a call fails."""
+        folders, folder = self.server.folders, arguments[0]
+        path, _, name = arguments[-1].rpartition("/")
+        if call == "files/mkdir" and options.get("parents") == "true":
+            folders.setdefault(folder, set())
+            self._reply(b"")
+        elif call == "files/ls" and folder in folders:
+            names = [{"Name": n, "Type": 0, "Size": 0, "Hash": ""} for n in folders[folder]]
+            self._json({"Entries": names or None})
+        elif call == "files/cp" and arguments[0].removeprefix("/ipfs/") not in self.server.files:
+            self._json({"Message": f"cp: cannot get node from path {folder}: ipld: could not find "
+                        f"{folder}", "Type": "error"}, status=500)  # fmt: skip
+        elif call == "files/cp" and name in folders[path]:
+            self._json({"Message": f"cp: cannot put node in path {arguments[-1]}: directory "
+                        "already has entry by that name", "Type": "error"}, status=500)  # fmt: skip
+        elif call == "files/cp":
+            folders[path].add(name)
+            self._reply(b"")
+        elif call == "files/rm" and name in folders.get(path, ()):
+            folders[path].discard(name)
+            self._reply(b"")
+        else:
+            self._json({"Message": "file does not exist", "Type": "error"}, status=500)
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":
