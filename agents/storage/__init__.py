@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Artefacts named by their content: CIDs, canonical JSON and the content stores."""
 
-from agents.storage.content_store import BoxStore, ContentStore, open_store
+from agents.storage.content_store import ContentStore, open_store
 from agents.storage.errors import (
     CorruptContent,
     InvalidCid,
@@ -12,7 +12,6 @@ from agents.storage.errors import (
 )
 
 __all__ = [
-    "BoxStore",
     "ContentStore",
     "CorruptContent",
     "InvalidCid",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocols of both content stores, and `open_store`, which picks one from a setting.
+"""The protocol of both content stores, and `open_store`, which picks one from a setting.
 
 A caller asks for content by its CID, never by a place. Every read is verified.
 """
@@ -26,6 +26,12 @@ class ContentStore(Protocol):
 
     CIDs are CIDv1 text made with `agents.storage.cid.PROFILE`. Stores are safe to use from several
     threads, and several processes may use the same one.
+
+    A store also has boxes, in which anybody leaves CIDs for whoever knows the box. A box is named
+    by 32 bytes, and is there once something lies in it. It says nothing of who left what: whoever
+    uses the store may leave anything and take anything away. So what lies in a box is only ever
+    tried, and its bytes prove who wrote them. Boxes are those of one folder, or of one daemon's
+    RPC: nodes that each run a daemon of their own share none.
     """
 
     location: str
@@ -61,19 +67,6 @@ class ContentStore(Protocol):
     def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
         """The verified content that a digest from the chain names. Raises as `get`."""
 
-    def close(self) -> None:
-        """Release connections. The stored content stays."""
-
-
-class BoxStore(ContentStore, Protocol):
-    """A content store that also has boxes, in which anybody leaves CIDs for whoever knows the box.
-
-    A box is named by 32 bytes, and is there once something lies in it. It says nothing of who left
-    what: whoever uses the store may leave anything and take anything away. So what lies in a box
-    is only ever tried, and its bytes prove who wrote them. Where each node runs a store of its own
-    there is nobody to share boxes with: they are those of one folder, or of one daemon's RPC.
-    """
-
     def leave(self, box: bytes, cid: str) -> None:
         """Let a CID lie in a box; nothing happens if it does. Its content must be in the store.
         Raises StoreUnavailable, NotFound."""
@@ -86,6 +79,9 @@ class BoxStore(ContentStore, Protocol):
         """Let a CID lie in a box no more; nothing happens if it does not. The content stays.
         Raises StoreUnavailable."""
 
+    def close(self) -> None:
+        """Release connections. The stored content stays."""
+
 
 def box_name(box: bytes) -> str:
     """A box as text, for files and paths; InvalidCid unless it has 32 bytes."""
@@ -94,7 +90,7 @@ def box_name(box: bytes) -> str:
     return box.hex()
 
 
-def open_store(url: str, *, timeout_s: float = 60.0) -> BoxStore:
+def open_store(url: str, *, timeout_s: float = 60.0) -> ContentStore:
     """Open the store that a text names. Raises StoreError when it names none.
 
     timeout_s: how long a daemon may search for content before it counts as not found; a folder has
@@ -120,13 +116,13 @@ def open_store(url: str, *, timeout_s: float = 60.0) -> BoxStore:
     raise StoreError(f"the store setting has no known form; give {_FORMS}")
 
 
-def _folder(path: str) -> BoxStore:
+def _folder(path: str) -> ContentStore:
     from agents.storage.embedded import EmbeddedStore
 
     return EmbeddedStore(Path(path).expanduser())
 
 
-def _http(url: str, timeout_s: float) -> BoxStore:
+def _http(url: str, timeout_s: float) -> ContentStore:
     from agents.storage.ipfs import IpfsStore
 
     parts = urlsplit(url)

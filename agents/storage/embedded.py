@@ -48,7 +48,7 @@ _STALE_S: Final = 3600.0  # no writer pauses this long between two writes
 
 
 class EmbeddedStore:
-    """A `BoxStore` in a local folder, shared safely by any number of processes."""
+    """A `ContentStore` in a local folder, shared safely by any number of processes."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()

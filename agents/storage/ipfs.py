@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The content store on a Kubo daemon: the daemon transports bytes, this file checks their CID.
 
-A `BoxStore` on the RPC API of a Kubo daemon. Content is added with every option that changes
+A `ContentStore` on the RPC API of a Kubo daemon. Content is added with every option that changes
 a CID sent explicitly, read as one stream that is taken up again where it broke off, and never
 returned before it is verified. What a server that lies can cost is bounded per operation
 (`agents.storage.patience`, `agents.storage.ipfs_transport`).
@@ -62,7 +62,7 @@ _ADD_OPTIONS: Final = {
 
 
 class IpfsStore:
-    """A `BoxStore` behind a Kubo RPC server.
+    """A `ContentStore` behind a Kubo RPC server.
 
     address: multiaddr, as '/ip4/127.0.0.1/tcp/5001' or '/dns/example.org/tcp/443/https'.
     base: path of the API. auth: (user, password) for HTTP basic authentication.

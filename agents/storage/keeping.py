@@ -72,6 +72,18 @@ class KeepingStore:
         """The verified content that a digest from the chain names."""
         return self.get(self.resolve(digest), max_bytes)
 
+    def leave(self, box: bytes, cid: str) -> None:
+        """In a box of the other store."""
+        self._source.leave(box, cid)
+
+    def left(self, box: bytes, most: int) -> list[str]:
+        """What lies in a box of the other store."""
+        return self._source.left(box, most)
+
+    def take_away(self, box: bytes, cid: str) -> None:
+        """Out of a box of the other store."""
+        self._source.take_away(box, cid)
+
     def close(self) -> None:
         """Release the other store's connections. The copies stay."""
         self._source.close()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from agents.storage.cid import Buffer
-from agents.storage.content_store import BoxStore, open_store
+from agents.storage.content_store import ContentStore, open_store
 from agents.storage.errors import (
     CorruptContent,
     InvalidCid,
@@ -39,7 +39,7 @@ def as_list(setting: str | Sequence[str]) -> list[str]:
     return [setting] if isinstance(setting, str) else list(setting)
 
 
-def open_stores(setting: str | Sequence[str], *, timeout_s: float = 60.0) -> BoxStore:
+def open_stores(setting: str | Sequence[str], *, timeout_s: float = 60.0) -> ContentStore:
     """Open the store that a setting names, or the stores that it lists, tried in that order.
 
     `timeout_s` as of `open_store`. Raises StoreError when one of them is no store's name.
@@ -51,9 +51,9 @@ def open_stores(setting: str | Sequence[str], *, timeout_s: float = 60.0) -> Box
 
 
 class SeveralStores:
-    """A BoxStore that asks other ones in turn. `stores`: at least one."""
+    """A ContentStore that asks other ones in turn. `stores`: at least one."""
 
-    def __init__(self, stores: Sequence[BoxStore]) -> None:
+    def __init__(self, stores: Sequence[ContentStore]) -> None:
         self._stores = tuple(stores)
         self._resting: dict[int, float] = {}  # by place: until when
         self.location = ", then ".join(store.location for store in stores)
@@ -120,7 +120,7 @@ class SeveralStores:
         for store in self._stores:
             store.close()
 
-    def _first(self, ask: Callable[[BoxStore], T]) -> T:
+    def _first(self, ask: Callable[[ContentStore], T]) -> T:
         failed: list[StoreError] = []
         for place in self._order():
             try:
@@ -132,7 +132,7 @@ class SeveralStores:
                 failed.append(error)
         raise self._gravest(failed)
 
-    def _each(self, ask: Callable[[BoxStore], T]) -> list[T]:
+    def _each(self, ask: Callable[[ContentStore], T]) -> list[T]:
         """What the stores say that can; raises only if none can. One that rests is not asked."""
         found: list[T] = []
         failed: list[StoreError] = []

@@ -107,6 +107,18 @@ class Artefacts:
         """Refused."""
         self._refuse()
 
+    def leave(self, box: bytes, cid: str) -> None:
+        """Refused."""
+        self._refuse()
+
+    def left(self, box: bytes, most: int) -> list[str]:
+        """Refused: what lies in boxes proves nothing."""
+        self._refuse()
+
+    def take_away(self, box: bytes, cid: str) -> None:
+        """Refused."""
+        self._refuse()
+
     def close(self) -> None:
         """The store below belongs to whoever opened it."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from agents.storage import InvalidCid, NotFound, StoreUnavailable
 from agents.storage.cid import cid_of_bytes
-from agents.storage.content_store import BoxStore
+from agents.storage.content_store import ContentStore
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.ipfs import IpfsStore
 from agents.storage.several import SeveralStores
@@ -18,7 +18,7 @@ from tests.agents.storage.conftest import KuboServer
 BOX, OTHER = b"\1" * 32, b"\2" * 32
 
 
-def test_what_is_left_in_a_box_lies_there_until_it_is_taken_away(store: BoxStore) -> None:
+def test_what_is_left_in_a_box_lies_there_until_it_is_taken_away(store: ContentStore) -> None:
     cids = {store.put_bytes(bytes([number])) for number in range(3)}
     assert store.left(BOX, 10) == [], "nobody made this box"
     for cid in [*cids, *cids]:
@@ -35,13 +35,13 @@ def test_what_is_left_in_a_box_lies_there_until_it_is_taken_away(store: BoxStore
     assert store.left(BOX, 10) == []
 
 
-def test_only_what_the_store_has_is_left(store: BoxStore) -> None:
+def test_only_what_the_store_has_is_left(store: ContentStore) -> None:
     with pytest.raises(NotFound):
         store.leave(BOX, cid_of_bytes(b"nowhere"))
     assert store.left(BOX, 10) == []
 
 
-def test_a_box_and_what_lies_in_it_are_named_properly(store: BoxStore) -> None:
+def test_a_box_and_what_lies_in_it_are_named_properly(store: ContentStore) -> None:
     cid = store.put_bytes(b"kept")
     for box, what in ((b"short", cid), (BOX, "../../etc/passwd")):
         for call in (store.leave, store.take_away):
