@@ -59,7 +59,7 @@ def beside(epoch: Epoch, miner: int) -> list[int]:
 
 
 class Collector:
-    """Of one miner in one epoch."""
+    """Of one miner in one epoch. `answered`: whether any post has answered it."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Collector:
         self._order = len(targets)  # no two entries of the heap are alike
         self._counter = 0
         self._change = threading.Condition()
-        self._stopped = False
+        self._stopped = self.answered = False
         for _ in range(min(width, len(targets))):
             threading.Thread(target=self._serve, name="collector", daemon=True).start()
 
@@ -130,6 +130,7 @@ class Collector:
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._log.debug("not_collected", miner=target.miner, why=str(error)[:200])
             return target.failed()
+        self.answered = True
         if status not in (200, 204):
             why = f"{status} {reply[:200].decode(errors='replace')}"
             self._log.debug("not_collected", miner=target.miner, why=why)

@@ -13,8 +13,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agents.mechanisms.boundary import WireError
+from agents.pipeline.by_store import ByStore
 from agents.pipeline.collector import Collector, beside
 from agents.pipeline.courier import Carried, Courier, Outcome
 from agents.pipeline.entries_file import EntriesFile
@@ -32,6 +34,7 @@ from agents.pipeline.work import StageWork, digest
 from agents.runtime.faults import crashpoint
 from agents.runtime.logs import Log
 from agents.runtime.wallet import Wallet
+from agents.storage.content_store import ContentStore
 
 _LOOK_S = 0.5  # at most between two looks at the stop and at the clock
 _FAILURES = (StageError, WireError, FloatingPointError)
@@ -61,6 +64,7 @@ class Miner:
         log: Log,
         times: Times | None = None,
         width: int = 8,
+        store: ContentStore | None = None,
     ) -> None:
         """
         Args:
@@ -73,11 +77,12 @@ class Miner:
             local_batch: backward passes to a step.
             in_flight: samples that may wait at once, as `start` gives it to the work.
             width: letters that are sent at once.
+            store: where letters go that find no other way; None for a miner without that way.
         """
         self._start, self._running, self._wallet, self._where = start, running, wallet, where
         self._post, self._path, self._log = post, path, log
         self._epoch, self._id = running.epoch, running.miner
-        self._times, self._width = times or Times(), width
+        self._times, self._width, self._store = times or Times(), width, store
         self._limits = local_batch, in_flight
         self._wake = threading.Event()
 
@@ -106,8 +111,7 @@ class Miner:
         self._box = self._post.open(self._running, self._wake.set)
         self._box.recall(self._restart())
         url_of, listens = self._post.book.url_of, bool(self._post.url)
-        ways = {"hold": self._hold} if listens else {"relays": self._relays_of}
-        self._courier = Courier(url_of, self._wake.set, width=self._width, **ways)
+        ways: dict[str, Any] = {"hold": self._hold} if listens else {"relays": self._relays_of}
         # Nobody can tell it that the epoch is over.
         self._ask_s = self._times.answer if listens else self._times.retry
         place = self._post, self._running, self._wallet, self._where
@@ -115,6 +119,9 @@ class Miner:
         everybody = [] if listens else [m for stage in self._epoch.stages for m in stage]
         others = [miner for miner in everybody if miner not in (*posts, self._id)]
         collector = Collector(*place, posts, self._log, others=others, relays=self._own_relays)
+        self._by_store = self._store_way(lambda: not listens and not collector.answered)
+        ways["left"] = self._by_store
+        self._courier = Courier(url_of, self._wake.set, width=self._width, **ways)
         try:
             if self._loop(deadline, stop):
                 return None
@@ -127,6 +134,8 @@ class Miner:
             self._post.close(self._epoch, over)
             self._courier.stop()
             collector.stop()
+            if self._by_store is not None:
+                self._by_store.stop()
             self._file.close()
 
     # -- the loop --
@@ -194,6 +203,12 @@ class Miner:
             letter = Letter.signed(self._wallet, self._where, passage, out.message, out.trail)
             self._courier.give(out.receiver, "/letters", letter.to_bytes(), out)
 
+    def _store_way(self, alone: Callable[[], bool]) -> ByStore | None:
+        if self._store is None:
+            return None
+        place = self._running, self._wallet, self._where, self._log
+        return ByStore(self._store, self._post, self._box, *place, alone)
+
     def _hold(self, receiver: int, body: bytes, told: Told) -> bool:
         return self._box.held.put(receiver, body, told, time.monotonic())
 
@@ -232,6 +247,9 @@ class Miner:
             return
         notice = Done.signed(self._wallet, self._where, self._epoch, self._id)
         self._post.keep(notice)
+        left = self._by_store
+        if left is not None:
+            left.tell(notice)
         body = notice.to_bytes()
         others = {miner for stage in self._epoch.stages[1:] for miner in stage}
         # Who takes no connections asks.
@@ -247,7 +265,9 @@ class Miner:
                 while (carried := self._courier.carried()) is not None:
                     if carried.tag is None:
                         asked -= 1
-                        if carried.outcome is not Outcome.LATER:
+                        later = carried.outcome is Outcome.LATER
+                        # Who comes to the store finds the notice there.
+                        if not later or (left is not None and left.comes(carried.receiver)):
                             others.discard(carried.receiver)
             if others:
                 time.sleep(min(self._times.retry, max(0.0, end - time.monotonic())))

@@ -3,9 +3,9 @@
 
 Rule: the last few statements of each miner of an epoch that its operator signed, of the last few
 epochs that the post's own miner worked in. Who has no post of its own leaves its statement at those
-of others. Nobody else's word is kept, so what a post holds is bounded. A miner makes one statement,
-and after a reorg of the chain another under another seed; who sends the old one again doesn't push
-out the new one.
+of others. Everybody leaves it in a box of the store as well, for whoever reaches no post. Nobody
+else's word is kept, so what a post holds is bounded. A miner makes one statement, and after a reorg
+of the chain another under another seed; who sends the old one again doesn't push out the new one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
+from agents.pipeline.epoch import Epoch
 from agents.pipeline.letters import Domain, LetterError
+from agents.pipeline.presence import box_of
 from agents.pipeline.shards import MAX_STATEMENT, Statement
 from agents.runtime.bounded_http import ask
+from agents.storage.content_store import ContentStore
+from agents.storage.errors import StoreError
 from agents.storage.nesting import parse_json
 
 _OF_ONE = 4  # statements of one miner in an epoch
@@ -93,6 +97,28 @@ def fetch(url: str, job: int, epoch: int, most: int) -> list[Statement]:
     except (OSError, ValueError, RecursionError, http.client.HTTPException):
         return []
     return list(_readable(values if isinstance(values, list) else [], most))
+
+
+def leave_in_store(store: ContentStore, where: Domain, epoch: Epoch, said: Statement) -> None:
+    """Leave a statement in the epoch's box; StoreError if the store doesn't take it."""
+    body = json.dumps(said.to_json()).encode()
+    store.leave(box_of("shards", where, epoch), store.put_bytes(body))
+
+
+def found_in_store(store: ContentStore, where: Domain, epoch: Epoch) -> list[Statement]:
+    """The statements in the epoch's box, unchecked; of a full box no more than posts may give."""
+    most = _OF_ONE * sum(map(len, epoch.stages))
+    try:
+        cids = store.left(box_of("shards", where, epoch), most)
+    except StoreError:
+        return []
+    values = []
+    for cid in cids:
+        try:
+            values.append(parse_json(store.get(cid, MAX_STATEMENT)))
+        except (StoreError, ValueError, RecursionError):
+            continue
+    return list(_readable(values, most))
 
 
 def _readable(values: Iterable[object], most: int) -> Iterable[Statement]:

@@ -145,6 +145,7 @@ class Mining:
             pipeline.local_batch,
             self._context.log,
             Times(answer=settings.answer_s, linger=settings.linger_s, gather=settings.gather_s),
+            store=self._models.store if settings.post_store else None,
         )
         finished = miner.run(deadline, self._context.stop.is_set)
         if finished is not None:

@@ -80,6 +80,9 @@ class TrainerSettings(_Section):
     post_peers: list[str] = Field(
         [], description="URLs of posts that know others, to ask where miners are"
     )
+    post_store: bool = Field(
+        True, description="Pass letters through the store where a miner can't be reached"
+    )
     answer_s: float = Field(
         20.0, gt=0, le=3_600, description="Wait for a gradient, for each stage ahead, in seconds"
     )

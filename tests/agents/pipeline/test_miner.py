@@ -22,7 +22,10 @@ from agents.pipeline.letters import Done, Letter, passage_signer
 from agents.pipeline.miner import Finished
 from agents.pipeline.miner_log import Kind
 from agents.pipeline.post import Post
+from agents.pipeline.presence import box_of
 from agents.pipeline.work import digest, replay
+from agents.storage.content_store import ContentStore
+from agents.storage.embedded import EmbeddedStore
 from agents.training.state import model_hash
 from tests.stage.memory.pipeline_epoch import (
     BATCH,
@@ -53,12 +56,18 @@ class Crew:
     def __init__(self, folder: Path) -> None:
         self.folder, self.book, self.times = folder, book(), TIMES
         self.closed: tuple[int, ...] = ()  # miners that take no connections
+        self.alone: tuple[int, ...] = ()  # miners that can only reach the store
+        self.store: ContentStore | None = None
         self.posts: dict[int, Post] = {}
         self.results: dict[int, Finished | None] = {}
         self.threads: dict[int, threading.Thread] = {}
         torch.set_num_threads(1)
 
     def announce(self, miner: int) -> None:
+        if miner in self.alone:
+            # It knows nobody's address, and nobody knows its own.
+            self.posts[miner] = post(known=book(), listen=False)
+            return
         self.posts[miner] = post(known=self.book, listen=miner not in self.closed)
         when = int(time.time()) + len(self.posts)
         assert self.book.take(announced(miner, self.posts[miner].url, when))
@@ -66,7 +75,7 @@ class Crew:
     def start(self, miner: int, stop: Callable[[], bool] = lambda: False) -> None:
         """A miner at a new post, as a process that was started again has one."""
         self.announce(miner)
-        one = miner_of(miner, self.posts[miner], self.folder, self.times)
+        one = miner_of(miner, self.posts[miner], self.folder, self.times, self.store)
 
         def run() -> None:
             self.results[miner] = one.run(time.monotonic() + SECONDS, stop)
@@ -141,6 +150,84 @@ def test_a_miner_that_takes_no_connections_does_all_its_samples(
     for miner in closed:
         assert len(done[miner].work.log().events) > 1
         assert_replays(miner, done[miner])
+
+
+def finish_by_store(crew: Crew) -> dict[int, Finished]:
+    """All miners of an epoch, with a store; each sample must pass all stages."""
+    crew.store = crew.store or EmbeddedStore(crew.folder / "store")
+    # None is passed by because its first sign is not in the store yet.
+    crew.times = replace(TIMES, answer=SECONDS, linger=SECONDS, gather=SECONDS / 2)
+    began = time.monotonic()
+    for miner in MINERS:
+        crew.start(miner)
+    done = crew.finish()
+    assert time.monotonic() - began < SECONDS, "all learn that the epoch is over"
+    for stage in range(len(EPOCH.stages)):
+        assert passed_back(done, stage) == Counter(EPOCH.samples)
+    for miner, finished in done.items():
+        assert len(finished.work.log().events) > 1
+        assert_replays(miner, finished)
+    return done
+
+
+@pytest.mark.parametrize(
+    "alone",
+    [(21, 31), (11, 42), (21, 22), (11, 12)],
+    ids=["beside each other", "first and last stage", "a whole stage", "the first stage"],
+)
+def test_two_miners_that_can_only_reach_the_store_do_all_their_samples(
+    crew: Crew, alone: tuple[int, ...]
+) -> None:
+    crew.alone = alone
+    finish_by_store(crew)
+
+
+def test_miners_of_which_none_has_a_post_pass_samples_through_the_store(crew: Crew) -> None:
+    crew.alone = tuple(MINERS)
+    finish_by_store(crew)
+
+
+def test_a_miner_whose_announced_address_nobody_reaches_gets_its_letters_in_the_store(
+    crew: Crew,
+) -> None:
+    crew.alone = (21,)
+    assert crew.book.take(announced(21, "http://127.0.0.1:9"))
+    finish_by_store(crew)
+
+
+def test_one_that_takes_no_connections_and_reaches_no_post_does_not_wait_in_vain(
+    crew: Crew,
+) -> None:
+    """Others know that it takes none, and would hold its letters until their time is up."""
+    crew.alone = (31,)
+    assert crew.book.take(announced(31, ""))
+    finish_by_store(crew)
+
+
+def test_letters_in_the_store_are_checked_as_those_of_a_post(crew: Crew) -> None:
+    """Strangers fill its box with rubbish and with forged letters, and the box of notices too."""
+    store = EmbeddedStore(crew.folder / "store")
+    crew.store, crew.alone = store, (21,)
+    way = Passage.of(EPOCH, 40, Kind.FORWARD, 11, 21)
+    code = work(11).do(Entry(Kind.FORWARD, 40)).message or b""
+    letters, notices = (box_of(what, WHERE, EPOCH, *to) for what, to in
+                        (("letters", (21,)), ("notices", ())))  # fmt: skip
+    left = [
+        Letter.signed(WALLETS[99], WHERE, way, code).to_bytes(),
+        Letter.signed(WALLETS[11], WHERE, way, code + b"\0").to_bytes(),
+        Letter.signed(WALLETS[11], WHERE, replace(way, receiver=22), code).to_bytes(),
+        b"rubbish",
+        bytes(1 << 20),
+    ]
+    for raw in left:
+        store.leave(letters, store.put_bytes(raw))
+    forged = [Done.signed(WALLETS[99], WHERE, EPOCH, miner) for miner in EPOCH.stages[0]]
+    forged += [Done.signed(WALLETS[m], WHERE, replace(EPOCH, number=8), m) for m in (11, 12)]
+    for notice in forged:
+        store.leave(notices, store.put_bytes(notice.to_bytes()))
+    done = finish_by_store(crew)
+    assert {event.number for event in done[21].work.log().events if event.kind is Kind.FORWARD}
+    assert store.left(letters, 99) == [], "what was refused is taken out of the box"
 
 
 def test_others_do_the_samples_of_a_miner_that_never_comes_for_its_letters(crew: Crew) -> None:

@@ -23,6 +23,7 @@ from agents.pipeline.schedule import Times
 from agents.pipeline.work import StageWork
 from agents.runtime.logs import LEVELS, Log, _Sink
 from agents.runtime.wallet import Wallet
+from agents.storage.content_store import ContentStore
 from agents.training.slices import Slices, init_stage
 from agents.training.spec import Hyperparameters, ModelSpec
 from tests.stage.memory.tiny_specs import tiny_model
@@ -84,7 +85,13 @@ def announced(miner: int, url: str, when: int | None = None) -> Announcement:
     return Announcement.signed(WALLETS[miner], WHERE, miner, url, moment)
 
 
-def miner_of(miner: int, at: Post, folder: Path, times: Times = TIMES) -> Miner:
+def miner_of(
+    miner: int,
+    at: Post,
+    folder: Path,
+    times: Times = TIMES,
+    store: ContentStore | None = None,
+) -> Miner:
     return Miner(
         start=lambda: work(miner),
         running=running(miner),
@@ -96,4 +103,5 @@ def miner_of(miner: int, at: Post, folder: Path, times: Times = TIMES) -> Miner:
         in_flight=IN_FLIGHT,
         log=quiet_log(),
         times=times,
+        store=store,
     )

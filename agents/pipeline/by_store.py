@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way through the store, for letters whose receiver can't be reached, or can reach nobody.
+
+Rule: every miner looks into its own box of the store while its epoch runs, and leaves signs there
+that it does (`agents.pipeline.presence`). Whoever could not reach it otherwise puts a letter into
+the store and the letter's CID into that box. What lies there goes through the own post's `letter`,
+so it is checked as a posted letter is, and is then taken out of the box. Notices of the first
+stage lie in one box for all.
+
+The sender is told that its letter is on its way. If nobody comes for it, its sample is lost, as if
+the receiver had died. Whoever uses the store can empty a box or fill it with rubbish; that costs
+letters, and no more than `_MOST` files are read at a look.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from agents.pipeline.inbox import MAX_TRAIL
+from agents.pipeline.letters import HEAD_BYTES, NOTICE_BYTES, Domain, Done, LetterError
+from agents.pipeline.mailbox import Mailbox, Refused, Running
+from agents.pipeline.post import Post
+from agents.pipeline.presence import PRESENT_BYTES, Present, box_of, span_of
+from agents.runtime.logs import Log
+from agents.runtime.wallet import Wallet
+from agents.storage.content_store import ContentStore
+from agents.storage.errors import StoreError, StoreUnavailable
+
+_LOOK_S = 1.0  # between two looks into the own box
+_SOON_S = 0.2  # the same, while letters come this way
+_SINCE_S = 10.0  # since the last letter, after which they come no more
+_LONGEST_S = 10.0  # the same, where the store does not answer
+_FRESH_S = 3.0  # that what was found about another miner is believed
+_MOST = 64  # files that are read at one look
+_SIGNS = 4  # signs of one miner in one span that are read
+_REMEMBERED = 4096  # CIDs that were looked at and can't be taken away
+
+
+class ByStore:
+    """Of one miner in one epoch. Any thread may call it."""
+
+    def __init__(
+        self,
+        store: ContentStore,
+        post: Post,
+        box: Mailbox,
+        running: Running,
+        wallet: Wallet,
+        where: Domain,
+        log: Log,
+        alone: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """
+        Args:
+            post: takes what lies in the own box.
+            box: of this epoch; takes notices.
+            alone: whether no other post has answered this miner, which takes no connections.
+        """
+        self._store, self._post, self._mailbox = store, post, box
+        self._running, self._wallet, self._where, self._log = running, wallet, where, log
+        self._alone = alone
+        self._seen: dict[int, tuple[float, bool | None]] = {}  # miner -> when, and its `alone`
+        self._done: OrderedDict[str, None] = OrderedDict()
+        self._said: tuple[int, bool] | None = None
+        self._came_at = float("-inf")
+        self._stopped = threading.Event()
+        threading.Thread(target=self._serve, name="store", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more; a look that is under way ends by itself."""
+        self._stopped.set()
+
+    # -- the sender's side --
+
+    def leave(self, receiver: int, body: bytes) -> bool:
+        """Leave a letter for a receiver; False if it does not come to the store, or the store
+        doesn't take it."""
+        if self._alone_of(receiver) is None:
+            return False
+        return self._put(body, self._box("letters", receiver))
+
+    def prefers(self, receiver: int) -> bool:
+        """Whether a receiver said that it can reach nobody."""
+        return self._alone_of(receiver) is True
+
+    def comes(self, receiver: int) -> bool:
+        """Whether a receiver comes to the store."""
+        return self._alone_of(receiver) is not None
+
+    def tell(self, notice: Done) -> bool:
+        """Leave the own notice for whoever looks."""
+        return self._put(notice.to_bytes(), self._box("notices"))
+
+    def _put(self, body: bytes, box: bytes) -> bool:
+        try:
+            self._store.leave(box, self._store.put_bytes(body))
+        except StoreError as error:
+            self._log.debug("not_left_in_the_store", why=str(error)[:200])
+            return False
+        return True
+
+    def _alone_of(self, miner: int) -> bool | None:
+        """What a miner's signs of this span, or the one before, say; None if there is none."""
+        now = time.monotonic()
+        known = self._seen.get(miner)
+        if known is None or now - known[0] > _FRESH_S:
+            known = self._seen[miner] = now, self._read_signs(miner)
+        return known[1]
+
+    def _read_signs(self, miner: int) -> bool | None:
+        span, operator = span_of(time.time()), self._running.operators.get(miner)
+        epoch, said = self._running.epoch, list[bool]()
+        for one in (span, span - 1):
+            try:
+                cids = self._store.left(self._box("present", miner, one), _SIGNS)
+            except StoreError as error:
+                self._log.debug("no_sign", miner=miner, why=str(error)[:200])
+                cids = []
+            for cid in cids:
+                try:
+                    sign = Present.from_bytes(self._store.get(cid, PRESENT_BYTES))
+                except (StoreError, LetterError) as error:
+                    self._log.debug("no_sign", miner=miner, why=str(error)[:200])
+                    continue
+                if sign.is_of(self._where, epoch, miner, one, operator):
+                    said.append(sign.alone)
+            if said:
+                # It is not alone once a post has answered it.
+                return all(said)
+        return None
+
+    def _box(self, what: str, *numbers: int) -> bytes:
+        return box_of(what, self._where, self._running.epoch, *numbers)
+
+    # -- the receiver's side --
+
+    def _serve(self) -> None:
+        pause = _LOOK_S
+        while not self._stopped.is_set():
+            try:
+                self._sign()
+                self._fetch()
+                flowing = time.monotonic() - self._came_at < _SINCE_S
+                pause = _SOON_S if flowing else _LOOK_S
+            except StoreError as error:
+                self._log.debug("store_not_looked_into", why=str(error)[:200])
+                pause = min(_LONGEST_S, max(_LOOK_S, 2 * pause))
+            self._stopped.wait(pause)
+
+    def _sign(self) -> None:
+        span, alone = span_of(time.time()), self._alone()
+        if self._said == (span, alone):
+            return
+        facts = self._running.epoch, self._running.miner, span, alone
+        sign = Present.signed(self._wallet, self._where, *facts)
+        box = self._box("present", self._running.miner, span)
+        self._store.leave(box, self._store.put_bytes(sign.to_bytes()))
+        self._said = span, alone
+
+    def _fetch(self) -> None:
+        longest = HEAD_BYTES + MAX_TRAIL + self._running.max_message
+        own = self._box("letters", self._running.miner)
+        for cid in self._new(own):
+            if self._take(cid, longest, self._letter):
+                self._store.take_away(own, cid)
+        if not self._mailbox.done.issuperset(self._running.epoch.stages[0]):
+            # They stay in the box: others read them too.
+            for cid in self._new(self._box("notices")):
+                self._take(cid, NOTICE_BYTES, self._notice)
+
+    def _new(self, box: bytes) -> list[str]:
+        return [cid for cid in self._store.left(box, _MOST) if cid not in self._done]
+
+    def _take(self, cid: str, longest: int, use: Callable[[bytes], None]) -> bool:
+        """Whether it was used or refused for good; False if it is to be tried again."""
+        try:
+            use(self._store.get(cid, longest))
+        except StoreUnavailable:
+            raise
+        except Refused as refused:
+            if refused.status >= 500:
+                return False
+            self._log.debug("left_and_refused", cid=cid, why=str(refused))
+        except (StoreError, LetterError) as error:
+            self._log.debug("left_and_refused", cid=cid, why=str(error)[:200])
+        self._done[cid] = None
+        while len(self._done) > _REMEMBERED:
+            self._done.popitem(last=False)
+        return True
+
+    def _letter(self, raw: bytes) -> None:
+        self._post.letter(io.BytesIO(raw).read, len(raw))
+        self._came_at = time.monotonic()
+
+    def _notice(self, raw: bytes) -> None:
+        notice = Done.from_bytes(raw)
+        if (notice.job, notice.epoch, notice.seed) != self._running.epoch.key:
+            raise LetterError("This notice is of another epoch.")
+        self._mailbox.accept_notice(notice)
