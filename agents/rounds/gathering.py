@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A proposer gathers what the owners of shards stated, from their posts.
 
-Rule: it asks the posts of the round's miners, and those that its settings name, for statements. Of
-each owner it takes one that is signed, of this round, and whose file of merged shards lies in the
-store and has the digests that it states. It waits for owners until half of its window is over. An
-owner that signs many statements without a file has four looked for at a time, those first that
-were looked for least: the rest of the window is for the others.
+Rule: it asks the posts of the round's miners, and those that its settings name, for statements, and
+looks into the epoch's box of the store. Of each owner it takes one that is signed, of this round,
+and whose file of merged shards lies in the store and has the digests that it states. It waits for
+owners until half of its window is over. An owner that signs many statements without a file has four
+looked for at a time, those first that were looked for least: the rest of the window is for the
+others.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from agents.pipeline.addresses import AddressBook
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.letters import domain
 from agents.pipeline.shards import Statement
-from agents.pipeline.statements import fetch
+from agents.pipeline.statements import fetch, found_in_store
 from agents.protocol.network import Network
 from agents.protocol.view import View
 from agents.rounds.mined import Mined
@@ -120,14 +121,15 @@ class Gathering:
         }
 
     def _ask(self, epoch: Epoch, missing: Iterable[int]) -> list[Statement]:
-        """What the posts of the missing, and those of the settings, give."""
+        """What the posts of the missing, those of the settings, and the store give."""
         if any(self._book.url_of(owner) is None for owner in missing):
             self._book.look(self._peers)
         urls = {*self._peers, *(self._book.url_of(owner) or "" for owner in missing)} - {""}
         most = sum(map(len, epoch.stages))
         with ThreadPoolExecutor(_WIDTH) as pool:
             asked = pool.map(lambda url: fetch(url, epoch.job, epoch.number, most), sorted(urls))
-            return [said for found in asked for said in found]
+            said = [one for found in asked for one in found]
+        return said + found_in_store(self._reader.store, self._where, epoch)
 
     def _take(
         self, job: JobContext, epoch: Epoch, shares: Shares, said: Iterable[Statement]

@@ -2,9 +2,10 @@
 """A trainer's part in the butterfly of its stage: it merges the shards that it owns, and says so.
 
 Rule: once the audit seed is known, the node fetches the payloads of its own stage and the logs of
-all others, merges its shards, publishes them, and signs a statement, which lies at its post. A node
-without a post leaves it at others'. It waits for what is missing for a part of the window; what it
-then merged it says. Nobody loses anything by a statement that comes late or not at all.
+all others, merges its shards, publishes them, and signs a statement, which lies at its post and in
+a box of the store. A node without a post leaves it at others', too. It waits for what is missing
+for a part of the window; what it then merged it says. Nobody loses anything by a statement that
+comes late or not at all.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from agents.pipeline.letters import domain
 from agents.pipeline.post import Post
 from agents.pipeline.relays import relays
 from agents.pipeline.shards import Statement, flat, merge_shards
-from agents.pipeline.statements import leave
+from agents.pipeline.statements import leave, leave_in_store
 from agents.protocol.network import Network
 from agents.protocol.numbers import Phase
 from agents.protocol.structs import Reveal
@@ -37,6 +38,7 @@ from agents.runtime.context import Context
 from agents.runtime.faults import crashpoint
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
+from agents.storage.errors import StoreError
 from agents.training.state import model_hash
 
 _PATIENCE = 0.25  # of the window: how long a missing artefact is waited for
@@ -155,6 +157,10 @@ class Sharing:
         ).by(self._context.wallet, self._where)
         post = self._post_of(epoch, node, opened)
         post.statements.put(said)
+        try:
+            leave_in_store(self._store, self._where, epoch, said)
+        except StoreError as error:
+            self._context.log.debug("statement_not_in_the_store", why=str(error)[:200])
         if not post.url:
             urls = (post.book.url_of(one) for one in relays(epoch, node, post.book.url_of))
             for url in urls:

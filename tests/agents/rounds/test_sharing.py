@@ -7,6 +7,7 @@ Three stages of three miners, each with a post of its own; the chain's answers a
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +24,9 @@ from agents.pipeline.addresses import AddressBook
 from agents.pipeline.butterfly import Butterfly, valid_shards
 from agents.pipeline.letters import Announcement
 from agents.pipeline.post import Post
-from agents.pipeline.shards import Statement, flat
-from agents.pipeline.statements import Statements, fetch
+from agents.pipeline.presence import box_of
+from agents.pipeline.shards import MAX_STATEMENT, Statement, flat
+from agents.pipeline.statements import Statements, fetch, found_in_store, leave_in_store
 from agents.protocol.numbers import Violation
 from agents.protocol.structs import Reveal
 from agents.rounds.gathering import Gathering
@@ -171,6 +173,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> MinedRound:
 @pytest.fixture
 def crew(shared: MinedRound) -> Iterator[Crew]:
     facts, view = chain_of(shared, {node: shared.submit(node).reveal for node in NINE})
+    # What an earlier test left there.
+    shutil.rmtree(shared.store.root / "boxes", ignore_errors=True)
     operators = {node: WALLETS[node].address for node in NINE}
     made: dict[int, Post] = {}
     for node in NINE:
@@ -365,7 +369,9 @@ def test_a_miner_fetches_no_payload_of_another_stage(crew: Crew) -> None:
     payload = len(crew.mined.shown(node).payload)
     assert sum(size for digest, size in asked.items() if digest in contents) == 3 * payload
     butterfly = crew.butterfly(crew.stage_of(node))
-    assert put == [4 * sum(butterfly.sizes[shard] for shard in butterfly.owned(node))]
+    shards, statement = put
+    assert shards == 4 * sum(butterfly.sizes[shard] for shard in butterfly.owned(node))
+    assert statement <= MAX_STATEMENT
 
 
 def test_what_was_fetched_is_kept_while_a_payload_is_waited_for(crew: Crew) -> None:
@@ -403,6 +409,26 @@ def test_a_miner_without_a_post_leaves_its_statement_at_others(crew: Crew) -> No
 
 
 # -- a proposer -----------------------------------------------------------------------------------
+
+
+def test_statements_of_owners_that_nobody_reaches_are_in_the_store(crew: Crew) -> None:
+    """A stranger's and rubbish lie there too, and are not believed."""
+    for node in NINE:
+        crew.share(node)
+        crew.posts[node].stop()
+    store, epoch = crew.mined.store, crew.mined.plan.epoch
+    assert epoch is not None
+    box = box_of("shards", WHERE, epoch)
+    (good,) = [said for said in found_in_store(store, WHERE, epoch) if said.owner == NINE[0]]
+    forged = replace(good, content=bytes(32)).by(WALLETS[NINE[1]], WHERE)
+    leave_in_store(store, WHERE, epoch, forged)
+    store.leave(box, store.put_bytes(b"[" * 1000))
+    assert crew.said() == tuple(
+        sorted(
+            (s for s in found_in_store(store, WHERE, epoch) if s != forged), key=lambda s: s.owner
+        )
+    )
+    assert good in crew.said() and len(crew.said()) == len(NINE)
 
 
 def test_a_proposer_waits_for_the_owners_of_stages_that_are_merged(crew: Crew) -> None:
@@ -458,8 +484,11 @@ def test_a_statement_without_its_file_is_not_gathered_and_pushes_out_no_good_one
     assert good in crew.said()
     crew.posts[poor].statements = Statements(WHERE)
     crew.posts[poor].statements.expect(1, 1, {node: WALLETS[node].address for node in NINE})
+    shutil.rmtree(crew.mined.store.root / "boxes")  # the good one lies there too
+    assert crew.mined.plan.epoch is not None
     for one in bad:
         assert crew.posts[poor].statements.put(one)
+        leave_in_store(crew.mined.store, WHERE, crew.mined.plan.epoch, one)
     assert {one.owner for one in crew.said()} == set(NINE) - {poor}
 
 
