@@ -12,7 +12,7 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from agents.storage.cid import Buffer
-from agents.storage.errors import InvalidCid, StoreError
+from agents.storage.errors import StoreError
 
 _MULTIADDR = re.compile(r"^/(ip4|ip6|dns|dns4|dns6)/")
 _FORMS = (
@@ -81,13 +81,6 @@ class ContentStore(Protocol):
 
     def close(self) -> None:
         """Release connections. The stored content stays."""
-
-
-def box_name(box: bytes) -> str:
-    """A box as text, for files and paths; InvalidCid unless it has 32 bytes."""
-    if len(box) != 32:
-        raise InvalidCid(f"a box is named by 32 bytes, not {len(box)}")
-    return box.hex()
 
 
 def open_store(url: str, *, timeout_s: float = 60.0) -> ContentStore:

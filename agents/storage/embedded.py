@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from agents.storage.boxes import box_name
 from agents.storage.cid import (
     DAG_PB,
     PROFILE,
@@ -32,7 +33,6 @@ from agents.storage.cid import (
     read_pieces,
     root_file_size,
 )
-from agents.storage.content_store import box_name
 from agents.storage.durable import atomic_file, sync_folder
 from agents.storage.errors import (
     CorruptContent,

@@ -21,6 +21,7 @@ from typing import BinaryIO, Final, TypeVar
 
 import ipfshttpclient
 
+from agents.storage.boxes import box_name
 from agents.storage.cid import (
     DAG_PB,
     PROFILE,
@@ -32,7 +33,6 @@ from agents.storage.cid import (
     parse_cid,
     root_file_size,
 )
-from agents.storage.content_store import box_name
 from agents.storage.durable import atomic_file
 from agents.storage.errors import (
     CorruptContent,
