@@ -33,6 +33,9 @@ from agents.training.state import Shapes
 BATCH = 2**24
 """Numbers that go through Newton-Schulz together at most, where one matrix has no more."""
 
+BOUNDARIES = "boundaries."
+"""What the names of a boundary's matrices begin with (`agents.training.slices`)."""
+
 _SCALE = 0.2  # root mean square of an AdamW update, by Moonlight
 _COPIES = 5  # the update, what it was, what it becomes, two Gram matrices that are no larger
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -46,11 +49,13 @@ class MuonChoice:
     Options:
         momentum: share of the momentum that a step keeps.
         lr_ratio: rate of the hidden matrices over the spec's ``lr``.
+        boundary_ratio: rate of the matrices of a pipeline's boundaries over that of the others.
         newton_schulz: "fp32" or "bf16", in which the products of Newton-Schulz are taken.
     """
 
     momentum: float = 0.95
     lr_ratio: float = 1.0
+    boundary_ratio: float = 1.0
     newton_schulz: str = "fp32"
 
     makes_steps: ClassVar[bool] = True
@@ -59,6 +64,7 @@ class MuonChoice:
         """ValueError for an option of the wrong type or range."""
         check_float("momentum", self.momentum, 0.0, 0.9999)
         check_float("lr_ratio", self.lr_ratio, 1e-3, 1e3)
+        check_float("boundary_ratio", self.boundary_ratio, 1e-3, 1e3)
         check_choice("newton_schulz", self.newton_schulz, tuple(_DTYPES))
 
     def start(self, net: FlatModule, hyper: Hyperparameters, batches: int) -> Muon:
@@ -78,12 +84,13 @@ class Muon:
     def __init__(self, net: FlatModule, hyper: Hyperparameters, choice: MuonChoice) -> None:
         self.net, self.hyper, self.choice = net, hyper, choice
         values, grads = net.views(net.values), net.views(net.grads)
-        alike: dict[tuple[int, ...], list[str]] = {}
+        alike: dict[tuple[float, tuple[int, ...]], list[str]] = {}
         for name in net.hidden:
-            alike.setdefault(tuple(sorted(values[name].shape)), []).append(name)
+            ratio = choice.boundary_ratio if name.startswith(BOUNDARIES) else 1.0
+            alike.setdefault((ratio, tuple(sorted(values[name].shape))), []).append(name)
         self._stacks = [
-            _Stack([values[name] for name in part], [grads[name] for name in part])
-            for shape, names in alike.items()
+            _Stack([values[name] for name in part], [grads[name] for name in part], ratio)
+            for (ratio, shape), names in alike.items()
             for part in _parts(names, max(1, BATCH // max(1, math.prod(shape))))
         ]
         self._rest = [
@@ -114,15 +121,18 @@ def _parts(names: list[str], size: int) -> Iterator[list[str]]:
 
 
 class _Stack:
-    """Matrices of one shape, tall ones turned, with their momentum, fp32 [k, m, n]."""
+    """Matrices of one shape, tall ones turned, with their momentum, fp32 [k, m, n].
 
-    def __init__(self, values: Sequence[Tensor], grads: Sequence[Tensor]) -> None:
+    ``ratio``: their rate over that of hidden matrices in general."""
+
+    def __init__(self, values: Sequence[Tensor], grads: Sequence[Tensor], ratio: float) -> None:
+        self._ratio = ratio
         self._values, self._grads = [_wide(v) for v in values], [_wide(g) for g in grads]
         self._momentum = self._grads[0].new_zeros(len(grads), *self._grads[0].shape)
 
     @torch.no_grad()
     def step(self, hyper: Hyperparameters, choice: MuonChoice) -> None:
-        kept, rate = choice.momentum, hyper.lr * choice.lr_ratio
+        kept, rate = choice.momentum, hyper.lr * choice.lr_ratio * self._ratio
         fresh = torch.stack(self._grads).mul_(1.0 - kept)
         self._momentum.mul_(kept).add_(fresh)
         change = orthogonalised(fresh.add_(self._momentum * kept), _DTYPES[choice.newton_schulz])

@@ -25,6 +25,7 @@ def test_the_files_of_the_folder_are_the_optimizers() -> None:
         *[(name, {"x": 1}, f"inner_options: {name} refuses {{'x': 1}}") for name in NAMES],
         ("muon", {"momentum": 1.0}, "momentum must be a number from 0 to 0.9999"),
         ("muon", {"lr_ratio": 0}, "lr_ratio must be a number from 0.001 to 1000"),
+        ("muon", {"boundary_ratio": 0}, "boundary_ratio must be a number from 0.001 to 1000"),
         ("muon", {"newton_schulz": "fp16"}, "newton_schulz must be one of fp32, bf16"),
     ],
 )

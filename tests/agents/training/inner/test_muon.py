@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
 import torch
 
+from agents.mechanisms import boundary as boundaries
 from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import assign, work_order
 from agents.training.data import DataSource
@@ -17,8 +19,10 @@ from agents.training.inner import muon
 from agents.training.inner.muon import MuonChoice
 from agents.training.model import build_model, init_state
 from agents.training.replay import run_task
-from agents.training.spec import Hyperparameters, JobSpec
+from agents.training.slices import Slices, init_stages
+from agents.training.spec import Hyperparameters, JobSpec, ModelSpec
 from agents.training.state import State, model_hash
+from tests.stage.memory.tiny_specs import tiny_model
 
 SpecBuilder = Callable[..., JobSpec]
 SEED = bytes(range(32))
@@ -93,6 +97,31 @@ def test_matrices_in_batches_of_one_give_the_same_steps(
     alone = stepped(FlatModel(spec.model), state, MuonChoice())
     for name, tensor in together.items():
         torch.testing.assert_close(alone[name], tensor, rtol=0, atol=1e-5)
+
+
+def test_matrices_of_a_boundary_step_at_a_rate_of_their_own() -> None:
+    """All else moves as it does without the option, to the bit."""
+    spec = ModelSpec(**tiny_model(16, 32, 16, layers=2), tie_embeddings=False)
+    slices = Slices(spec, (1, 1), boundaries.get("residual")(width=4))
+    net = FlatModel(spec, slices=slices)
+    state = init_stages(slices)
+    still = dataclasses.replace(HYPER, weight_decay=0.0)
+
+    def first_step(choice: MuonChoice) -> State:
+        net.load(state)
+        gradient = gradients(state)[0]
+        net.set_grads(torch.cat([gradient[name].flatten() for name in sorted(gradient)]))
+        choice.start(net, still, 1).step()
+        return {name: t - state[name] for name, t in net.split(net.values).items()}
+
+    plain, slow = first_step(MuonChoice()), first_step(MuonChoice(boundary_ratio=0.25))
+    ours = [name for name in net.hidden if name.startswith(muon.BOUNDARIES)]
+    assert ours == ["boundaries.0.receiver.decoder.weight", "boundaries.0.sender.encoder.weight"]
+    for name, moved in plain.items():
+        if name in ours:
+            torch.testing.assert_close(slow[name], moved / 4, rtol=1e-3, atol=1e-7)
+        else:
+            assert torch.equal(slow[name], moved), name
 
 
 @pytest.mark.parametrize("products", ["fp32", "bf16"])
