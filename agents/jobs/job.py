@@ -188,6 +188,18 @@ class JobContext:
         return self.verification.shows_trace and self.privacy.unit == "none"
 
     @property
+    def inner_rounds(self) -> int:
+        """Finalized rounds after which an inner optimizer starts from zero; 0 if it always does."""
+        inner = self.spec.optimizer
+        return inner.inner_state_rounds if inner.inner_state == "kept" else 0
+
+    @property
+    def carried_rounds(self) -> int:
+        """Rounds that a re-execution may have to do again, for what nodes take from one into the
+        next; 0 if they take nothing."""
+        return max(self.codec.memory_rounds if self.codec.has_memory else 0, self.inner_rounds)
+
+    @property
     def noised(self) -> bool:
         """Whether a payload carries noise that only its node knows."""
         return isinstance(self.privacy, Gaussian)

@@ -111,8 +111,14 @@ def is_none(block: object) -> bool:
     return block is None
 
 
+STATE_ROUNDS = 20
+MAX_STATE_ROUNDS = 64
+"""Finalized rounds that an inner optimizer's state lives at most: a verifier may have to do that
+many tasks of a node again."""
+
+
 class OptimizerSpec(_Frozen):
-    """The inner steps and the outer one. The inner state starts from zero in every round.
+    """The inner steps and the outer one.
 
     ``inner`` says what a node does with its batches, and names a file of ``agents.training.inner``:
     one step of ``adamw`` each, or ``gradient``: no step at all, only the mean of the batches'
@@ -121,6 +127,12 @@ class OptimizerSpec(_Frozen):
     ``inner_options`` go to the file, which says what they mean. Where there are none they are left
     out of the canonical bytes, so specs from before there were any keep theirs.
 
+    ``inner_state`` says what a node's inner optimizer starts a round with: nothing (``zero``), or
+    what it had gathered by the end of the last round that was accepted of this node (``kept``).
+    Kept state is zero again every ``inner_state_rounds`` finalized rounds, so whoever does a node's
+    work again has so many rounds to do again at most (``agents.rounds.codec_memory``). Both fields
+    are left out of the canonical bytes where they have their defaults.
+
     ``outer_lr`` multiplies the merged pseudo-gradient once, in fp32 (``state.apply_outer``). With
     ``outer_decay`` it follows the same warm-up and decay as the inner rate: an update of signs
     has one size whatever the loss, so nothing else would let it settle.
@@ -128,6 +140,10 @@ class OptimizerSpec(_Frozen):
 
     inner: Identifier = "adamw"
     inner_options: Options = Field(default_factory=dict, exclude_if=is_empty)
+    inner_state: Literal["zero", "kept"] = Field("zero", exclude_if=_is("zero"))
+    inner_state_rounds: Annotated[Int, _between(1, MAX_STATE_ROUNDS)] = Field(
+        STATE_ROUNDS, exclude_if=_is(STATE_ROUNDS)
+    )
     lr: Annotated[Float, _between(1e-8, 1.0)] = 4e-3
     warmup_rounds: Annotated[Int, _between(0, 100_000)] = 0
     min_lr_ratio: Annotated[Float, _between(0.0, 1.0)] = 0.1
@@ -141,6 +157,12 @@ class OptimizerSpec(_Frozen):
     seq_len: Annotated[Int, _between(1, 131_072)] = 64
     outer_lr: Annotated[Float, _between(1e-4, 10.0)] = 1.0
     outer_decay: Annotated[bool, Strict()] = False
+
+    @model_validator(mode="after")
+    def _rounds_are_of_kept_state(self) -> Self:
+        if self.inner_state_rounds != STATE_ROUNDS and self.inner_state != "kept":
+            raise ValueError('inner_state_rounds belongs to inner_state "kept"')
+        return self
 
     def lr_at(self, round_number: int, rounds: int) -> float:
         """Inner learning rate of round 0..rounds-1: linear warm-up, then linear decay.
@@ -445,7 +467,8 @@ class JobSpec(_Frozen):
         """Canonical JSON of every field, defaults included.
 
         ``inner_options`` and ``classes`` are in it if there are any, ``pipeline`` and
-        ``data_licence`` if the spec has them.
+        ``data_licence`` if the spec has them, ``inner_state`` and ``inner_state_rounds`` if they
+        are not the default.
         """
         from agents.storage.canonical import dumps
 
@@ -491,6 +514,7 @@ class Hyperparameters:
     precision: str
     inner: str = "adamw"
     inner_options: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    keeps_state: bool = False  # what the inner optimizer gathers goes into the next round
 
     @classmethod
     def of(cls, spec: JobSpec, round_number: int) -> Hyperparameters:
@@ -505,6 +529,7 @@ class Hyperparameters:
             precision=spec.precision,
             inner=inner.inner,
             inner_options=inner.inner_options,
+            keeps_state=inner.inner_state == "kept",
         )
 
 
