@@ -31,6 +31,7 @@ from torch import Tensor
 from agents.executor import Executor
 from agents.jobs.classes import barred
 from agents.jobs.following import Following
+from agents.jobs.outer_step import weights_of
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.nodes.membership import Membership
 from agents.protocol.formulas import opened, round_commitment
@@ -518,7 +519,8 @@ class Trainer:
         place = (view.job_id, view.round_id)
         if self._shown_in == place or node not in view.snapshot.nodes:
             return None
-        rule = self.models.job(view.job_id).score
+        job = self.models.job(view.job_id)
+        rule = job.score
         if not isinstance(rule, Gauntlet) or not self.consensus.adopted(view.job_id):
             return None
         if not self._revealed(view, node) or self._too_late(view):
@@ -528,7 +530,7 @@ class Trainer:
         if audit_seed is None or self._shown(view, node):
             return None
         reveals = self.network.reveals(view.job_id, view.round_id, view.round.opened_block)
-        state = self.starting_state(view)
+        state = weights_of(self.starting_state(view), job.shapes)
         if node not in reveals or sync_root(state) != reveals[node].trace_root:
             self._shown_in = place
             why = "the parameters at hand are not those that were committed to"

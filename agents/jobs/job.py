@@ -277,7 +277,7 @@ class JobContext:
         """The state that the first round starts from, of all stages together if there are any."""
         if self.slices is not None:
             return start(self.spec, init_stages(self.slices))
-        return init_state(self.spec.model, self._config)
+        return start(self.spec, init_state(self.spec.model, self._config))
 
     def net(self, device: str) -> FlatModel:
         """The job's network on `device`, built at first use.

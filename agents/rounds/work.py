@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agents.jobs.job import JobContext
+from agents.jobs.outer_step import weights_of
 from agents.mechanisms.privacy import Charge
 from agents.protocol.view import View
 from agents.rounds.carried import Kept
@@ -157,7 +158,8 @@ class Producer:
         )
         proof = self._proof(job, task, trace, spent_s)
         rest = None if after is None else save_state(after)
-        root = sync_root(before) if job.verification.own_start else trace.root()
+        weights = weights_of(before, job.shapes)
+        root = sync_root(weights) if job.verification.own_start else trace.root()
         gathered = None if inner is None else save_state(inner)
         return Work(payload, trace.to_bytes(), proof.to_bytes(), root, rest, None, gathered)
 

@@ -31,7 +31,8 @@ class LocalResult:
         pseudo_gradient: theta_0 - theta_H, one fp32 subtraction per element; or the mean gradient
             over the batches at theta_0, and then theta_i = theta_0 - (the sum of the first i
             gradients) / H.
-        hashes: H + 2 digests of 32 bytes: theta_0, theta after each step, pseudo_gradient.
+        hashes: H + 2 digests of 32 bytes: the state that was given, with the velocity of the outer
+            step where it has one; theta after each step; pseudo_gradient.
         losses: training loss in nats of each step, before its update.
         seconds: wall time of each step, hashing included.
         inner: what the inner optimizer has gathered (`agents.training.inner_state`); None where the
@@ -101,7 +102,7 @@ def train_local(
     steps = chosen(hyper.inner, hyper.inner_options).start(net, hyper, len(batches))
     before = 0 if inner is None else put(steps, inner)
     theta0 = net.values.clone()
-    hashes, losses, seconds = [model_hash(net.split(theta0))], [], []
+    hashes, losses, seconds = [model_hash(state)], [], []
     for number, batch in enumerate(batches, start=1):
         began = time.perf_counter()
         net.grads.zero_()
