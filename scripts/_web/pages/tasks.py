@@ -32,7 +32,8 @@ class Lane:
 
 @dataclass(frozen=True)
 class Shown:
-    """A task. `result`: what two executors agreed on, None without one."""
+    """A task. `result`: what two executors agreed on, None without one. `appealable`,
+    `contestable`: whether the outcome may be appealed, the verdict on it contested."""
 
     task_id: int
     status: str
@@ -43,6 +44,7 @@ class Shown:
     spec_cid: str
     result: str | None
     appealable: bool
+    contestable: bool
     created_at: int = 0
 
 
@@ -95,4 +97,5 @@ def _shown(tasks: Tasks, task: Task, now: int, expected: Sequence[int]) -> Shown
         spec_cid=cid_from_digest(task.spec),
         result=None if task.result is None else f"0x{task.result.hex()}",
         appealable=task.appealable(now),
+        contestable=appeal.standing and now <= appeal.deadline,
     )
