@@ -260,12 +260,13 @@ def _published(
         key: given[key].read_bytes() for key in ("model_config", "tokenizer") if given[key]
     }
     fields, read = _begun(given["model"], fields, read)
+    if given["separator"] is not None:
+        read["separator"] = given["separator"]
     try:
         published = publish_job(
             open_store(store),
             documents,
             fields,
-            separator=given["separator"],
             data_key=key,
             one_key=given["one_key"],
             shard_bytes=given["shard_bytes"],
@@ -306,8 +307,8 @@ def _begun(
     except FolderError as error:
         raise click.ClickException(str(error)) from None
     read = {"model_config": found.config, "weights": found.weights, **read}
-    if found.tokenizer is not None:
-        read.setdefault("tokenizer", found.tokenizer)
+    if found.tokenizer is not None and "tokenizer" not in read:
+        read |= {"tokenizer": found.tokenizer, "separator": found.separator}
     click.echo(f"It starts from the {found.parameters:,} weights in {folder}.", err=True)
     return {**fields, "model": {**found.fields, **fields.get("model", {})}}, read
 

@@ -39,7 +39,8 @@ class FolderError(ValueError):
 
 @dataclass(frozen=True)
 class HubFolder:
-    """What a job takes from a folder. `tokenizer`: None without one.
+    """What a job takes from a folder. `tokenizer`: None without one. `separator`: the token that
+    ends a text, None where the config names none.
 
     `fields`: of the spec's model, as the config has them.
     """
@@ -48,6 +49,7 @@ class HubFolder:
     tokenizer: bytes | None
     fields: dict[str, Any]
     weights: State
+    separator: int | None = None
 
     @property
     def parameters(self) -> int:
@@ -71,7 +73,14 @@ def read_folder(folder: Path) -> HubFolder:
         raise FolderError(f"The weights in {folder} cannot be read: {error}.") from error
     path = folder / TOKENIZER
     tokenizer = _read(path, _TOKENIZER_BYTES) if path.exists() else None
-    return HubFolder(raw, tokenizer, fields, weights)
+    return HubFolder(raw, tokenizer, fields, weights, _separator(config, spec.vocab_size))
+
+
+def _separator(config: dict[str, Any], vocabulary: int) -> int | None:
+    ends = config.get("eos_token_id")
+    first = ends[0] if isinstance(ends, list) and ends else ends
+    whole = isinstance(first, int) and not isinstance(first, bool)
+    return first if whole and 0 <= first < vocabulary else None
 
 
 def _config(folder: Path) -> dict[str, Any]:

@@ -212,8 +212,13 @@ def test_the_command_takes_a_folder(tmp_path: Path) -> None:
     fields, read = _begun(folder, {"rounds": 3, "model": {"max_seq_len": 24}}, {})
     wanted = {"vocab_size": VOCABULARY, "n_layers": 2, "max_seq_len": 24}
     assert fields == {"rounds": 3, "model": wanted}
-    assert set(read) == {"model_config", "weights", "tokenizer"} and read["tokenizer"] == b"{}"
-    assert _begun(folder, {}, {"tokenizer": b"mine"})[1]["tokenizer"] == b"mine"
+    assert set(read) == {"model_config", "weights", "tokenizer", "separator"}
+    assert read["tokenizer"] == b"{}" and read["separator"] == 2, "what ends a Llama's text"
+    mine = _begun(folder, {}, {"tokenizer": b"mine"})[1]
+    assert mine["tokenizer"] == b"mine" and "separator" not in mine
+    for ends, wanted in (([7, 8], 7), (VOCABULARY, None), (None, None)):
+        _config(folder, eos_token_id=ends)
+        assert _begun(folder, {}, {})[1]["separator"] == wanted
     assert _begun(None, {"rounds": 3}, {}) == ({"rounds": 3}, {})
     with pytest.raises(click.UsageError, match="leave out --model-config"):
         _begun(folder, {}, {"model_config": b"{}"})
