@@ -7,6 +7,7 @@ second.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -74,6 +75,14 @@ class World:
         self.people.job = self.people.create_job(sponsor, encoded, funds)
         self.people.round = 0
         return self.people.job
+
+    def indexed(self) -> None:
+        """Wait until the page has read the chain's newest block."""
+        head = int(str(self.anvil.rpc("eth_blockNumber")), 16)
+        end = time.monotonic() + PATIENCE_MS / 1_000
+        while self.page.site.standing.block < head:
+            assert time.monotonic() < end, "the index does not follow"
+            time.sleep(0.01)
 
     def play(self, *nodes: Node) -> int:
         """Play a round in which these nodes work equally well; its number."""
