@@ -77,10 +77,11 @@ def read_folder(folder: Path) -> HubFolder:
 
 
 def _separator(config: dict[str, Any], vocabulary: int) -> int | None:
-    ends = config.get("eos_token_id")
-    first = ends[0] if isinstance(ends, list) and ends else ends
-    whole = isinstance(first, int) and not isinstance(first, bool)
-    return first if whole and 0 <= first < vocabulary else None
+    ends: Any = config.get("eos_token_id")
+    first: Any = ends[0] if isinstance(ends, list) and ends else ends
+    if not isinstance(first, int) or isinstance(first, bool):
+        return None
+    return first if 0 <= first < vocabulary else None
 
 
 def _config(folder: Path) -> dict[str, Any]:
