@@ -274,7 +274,8 @@ class JobContext:
         return kept_shapes(self.spec, weights)
 
     def genesis(self) -> State:
-        """The state that the first round starts from, of all stages together if there are any."""
+        """The state that the first round starts from, of all stages together if there are any,
+        unless the sponsor brought weights: those are in the checkpoint that the chain names."""
         if self.slices is not None:
             return start(self.spec, init_stages(self.slices))
         return start(self.spec, init_state(self.spec.model, self._config))
