@@ -246,9 +246,9 @@ def test_a_record_that_comes_late__costs_nothing(
             raise NotFound("not here")
         return found(self, digest, limit)
 
-    monkeypatch.setattr(EmbeddedStore, "get_digest", get)
-    sit(people, committee)
-    monkeypatch.undo()
+    with monkeypatch.context() as patched:
+        patched.setattr(EmbeddedStore, "get_digest", get)
+        sit(people, committee)
     people.chain.mine(WITHHELD_BLOCKS + 1)
     assert [*sit(people, committee), *sit(people, committee)] == []
     assert stakes(people) == [FAIR] * 3
