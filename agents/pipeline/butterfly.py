@@ -26,7 +26,6 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import torch
-from eth_utils import keccak
 from torch import Tensor
 
 from agents.mechanisms import merge
@@ -105,18 +104,6 @@ class Butterfly:
     def digests(self, delivered: Delivered) -> dict[tuple[int, int], bytes]:
         """The digest of every delivered shard."""
         return {key: self.digest(key[1], values) for key, values in delivered.items()}
-
-
-def promise(owner: int, digests: Mapping[int, bytes], salt: bytes) -> bytes:
-    """keccak256(owner || salt || each shard and its digest, ascending): committed by both owners
-    before either uploads, so that none can take its partner's result for its own work.
-
-    ValueError unless salt and digests have 32 bytes.
-    """
-    if any(len(part) != 32 for part in (salt, *digests.values())):
-        raise ValueError("A salt and a digest have 32 bytes each.")
-    body = b"".join(shard.to_bytes(8, "big") + digests[shard] for shard in sorted(digests))
-    return keccak(owner.to_bytes(32, "big") + salt + body)
 
 
 # -- merging ---------------------------------------------------------------------------------------

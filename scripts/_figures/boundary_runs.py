@@ -2,18 +2,19 @@
 """A byte model in stages, trained with a boundary between them; the primer's figure 5, small.
 
 All stages run in one process (`Chain`, which gives the pipeline's numbers bit for bit), with one
-AdamW and one clip for each stage. Every boundary of a seed starts from the same bits and sees the
-same batches.
+inner optimizer and one clip for each stage. Every boundary of a seed starts from the same bits and
+sees the same batches.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
+from typing import Any
 
 import torch
 import yaml
@@ -21,8 +22,8 @@ import yaml
 from agents.mechanisms import boundary as boundaries
 from agents.mechanisms.boundary import Boundary
 from agents.training.flat import FlatModule
-from agents.training.inner.adamw import AdamW
-from agents.training.model import next_token_loss
+from agents.training.model import hidden_matrices, next_token_loss
+from agents.training.optimizers import chosen
 from agents.training.slices import Chain, Slices, init_stage
 from agents.training.spec import Hyperparameters, ModelSpec
 from scripts._figures.text import BATCH, SEQ, Text, schedule
@@ -37,7 +38,9 @@ class Setup:
     Attributes:
         d_ff: by default twice `d_model`.
         layers: blocks of each stage.
+        lr: of `inner`; a matrix that Muon takes has `inner_options`' `lr_ratio` times it.
         held_out: batches of 32 windows that are never trained on, at most 8.
+        inner, inner_options: the inner optimizer of each stage, as `optimizer` of a spec names it.
     """
 
     tokens: int = 262_144
@@ -46,6 +49,8 @@ class Setup:
     layers: tuple[int, ...] = (1, 1, 1, 1)
     lr: float = 3e-3
     held_out: int = 8
+    inner: str = "adamw"
+    inner_options: Mapping[str, Any] = field(default_factory=dict)
 
     def model(self, seed: int) -> ModelSpec:
         """The byte model; its first bits are the seed's."""
@@ -88,12 +93,13 @@ def train(setup: Setup, boundary: Boundary, seed: int, text: Text) -> Run:
     began = time.process_time()
     slices = Slices(setup.model(seed), setup.layers, boundary)
     chain = Chain(slices)
-    nets = [FlatModule(stage) for stage in chain.stages]
+    nets = [FlatModule(one, hidden=hidden_matrices("llama", one)) for one in chain.stages]
     for index, net in enumerate(nets):
         net.load(init_stage(slices, index))
     hyper = Hyperparameters(setup.lr, (0.9, 0.95), 1e-8, 0.1, 1.0, "fp32")
-    optimizers = [AdamW(net, hyper) for net in nets]
     steps = max(1, setup.tokens // (BATCH * SEQ))
+    inner = chosen(setup.inner, setup.inner_options)
+    optimizers = [inner.start(net, hyper, steps) for net in nets]
     seen = []
     for step in range(steps):
         for net in nets:

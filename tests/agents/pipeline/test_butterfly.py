@@ -9,7 +9,6 @@ from itertools import combinations
 
 import pytest
 import torch
-from eth_utils import keccak
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +18,6 @@ from agents.pipeline.butterfly import (
     Rule,
     agreement,
     primer_traffic,
-    promise,
     recomputed,
     settle,
     traffic,
@@ -215,11 +213,3 @@ def test_uploads_are_checked_before_they_are_merged() -> None:
             recomputed(butterfly, {**good, 3: bad}, BATCHES, Rule())
     with pytest.raises(ValueError, match="every miner"):
         recomputed(butterfly, {m: good[m] for m in (3, 5)}, BATCHES, Rule())
-
-
-def test_a_promise_binds_owner_salt_and_every_digest() -> None:
-    digests = {2: keccak(b"two"), 1: keccak(b"one")}
-    body = bytes(31) + b"\7" + SEED + bytes(7) + b"\1" + digests[1] + bytes(7) + b"\2" + digests[2]
-    assert promise(7, digests, SEED) == keccak(body)
-    with pytest.raises(ValueError):
-        promise(7, digests, b"short")

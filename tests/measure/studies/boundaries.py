@@ -8,6 +8,7 @@ the share of one seed decides nothing. Prints a table and asserts nothing.
 
     python -m tests.measure.studies.boundaries  # about six minutes of one core
     python -m tests.measure.studies.boundaries --boundary residual:width=32,code=int8 --seeds 3
+    python -m tests.measure.studies.boundaries --inner muon --inner-option lr_ratio=3
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import statistics
 from typing import Any
 
 import torch
+import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -45,7 +47,8 @@ def table(options: argparse.Namespace, runs: dict[str, list[Run]]) -> Table:
     """One line a boundary: means over seeds, the share of each seed's pair of controls beside."""
     shown = text_table(
         f"{options.tokens:,} tokens, d {options.d_model}, layers {options.layers}, "
-        f"{options.seeds} seeds from {options.first_seed}, AdamW {options.lr:g}",
+        f"{options.seeds} seeds from {options.first_seed}, {options.inner} {options.lr:g} "
+        f"{dict(options.inner_options)}",
         ("boundary", "bytes/token", "ratio", "parameters", "nats/byte", "over none", "share",
          "share by seed", "CPU s"),
     )  # fmt: skip
@@ -83,10 +86,18 @@ def main() -> None:
     parser.add_argument("--d-ff", type=int, help="default: twice the channels")
     parser.add_argument("--layers", default="1,1,1,1", help="blocks of each stage")
     parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--inner", default="adamw", help="inner optimizer, as a spec names it")
+    parser.add_argument("--inner-option", action="append", default=[], help="name=value; repeats")
     options: Any = parser.parse_args()
     options.layers = tuple(int(part) for part in options.layers.split(","))
     torch.set_num_threads(1)
-    setup = Setup(options.tokens, options.d_model, options.d_ff, options.layers, options.lr)
+    pairs = (one.partition("=") for one in options.inner_option)
+    options.inner_options = {name: yaml.safe_load(value) for name, _, value in pairs}
+    setup = Setup(
+        *(options.tokens, options.d_model, options.d_ff, options.layers, options.lr),
+        inner=options.inner,
+        inner_options=options.inner_options,
+    )
     text, console = Text(), Console(width=150)
     runs: dict[str, list[Run]] = {}
     for seed in range(options.first_seed, options.first_seed + options.seeds):
