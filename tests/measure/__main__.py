@@ -33,6 +33,7 @@ from tests.measure import (
     bench_scores,
     bench_store,
     bench_tasks,
+    bench_trainer,
     bench_web,
 )
 from tests.measure.rows import Row
@@ -46,6 +47,7 @@ GROUPS = (
     "store",
     "codecs",
     "inner",
+    "trainer",
     "merge",
     "pipeline",
     "privacy",
@@ -107,6 +109,9 @@ def main(only: tuple[str, ...]) -> None:
     if "inner" in wanted:
         say("steps of the inner optimizers")
         rows += bench_inner.rows()
+    if "trainer" in wanted:
+        say("a trainer's inner loop")
+        rows += bench_trainer.rows()
     if "merge" in wanted:
         say("merging")
         rows += bench_merge.rows()
