@@ -188,6 +188,18 @@ class JobContext:
         return self.verification.shows_trace and self.privacy.unit == "none"
 
     @property
+    def inner_rounds(self) -> int:
+        """Finalized rounds after which an inner optimizer starts from zero; 0 if it always does."""
+        inner = self.spec.optimizer
+        return inner.inner_state_rounds if inner.inner_state == "kept" else 0
+
+    @property
+    def carried_rounds(self) -> int:
+        """Rounds that a re-execution may have to do again, for what nodes take from one into the
+        next; 0 if they take nothing."""
+        return max(self.codec.memory_rounds if self.codec.has_memory else 0, self.inner_rounds)
+
+    @property
     def noised(self) -> bool:
         """Whether a payload carries noise that only its node knows."""
         return isinstance(self.privacy, Gaussian)
@@ -265,7 +277,7 @@ class JobContext:
         """The state that the first round starts from, of all stages together if there are any."""
         if self.slices is not None:
             return start(self.spec, init_stages(self.slices))
-        return init_state(self.spec.model, self._config)
+        return start(self.spec, init_state(self.spec.model, self._config))
 
     def net(self, device: str) -> FlatModel:
         """The job's network on `device`, built at first use.

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from agents.training.flat import FlatModel
+from agents.training.inner_state import put, taken
 from agents.training.model import next_token_loss
 from agents.training.optimizers import chosen
 from agents.training.spec import Hyperparameters
@@ -30,9 +31,12 @@ class LocalResult:
         pseudo_gradient: theta_0 - theta_H, one fp32 subtraction per element; or the mean gradient
             over the batches at theta_0, and then theta_i = theta_0 - (the sum of the first i
             gradients) / H.
-        hashes: H + 2 digests of 32 bytes: theta_0, theta after each step, pseudo_gradient.
+        hashes: H + 2 digests of 32 bytes: the state that was given, with the velocity of the outer
+            step where it has one; theta after each step; pseudo_gradient.
         losses: training loss in nats of each step, before its update.
         seconds: wall time of each step, hashing included.
+        inner: what the inner optimizer has gathered (`agents.training.inner_state`); None where the
+            next round starts from zero anyway.
     """
 
     state: State
@@ -40,6 +44,7 @@ class LocalResult:
     hashes: tuple[bytes, ...]
     losses: tuple[float, ...]
     seconds: tuple[float, ...]
+    inner: State | None = None
 
 
 def pick_device() -> str:
@@ -69,6 +74,7 @@ def train_local(
     rng_seed: bytes,
     on_step: Callable[[int, float], None] | None = None,
     compiled: bool = False,
+    inner: State | None = None,
 ) -> LocalResult:
     """Take one step of the inner optimizer, or one gradient, per batch, starting from ``state``.
 
@@ -80,10 +86,12 @@ def train_local(
         rng_seed: 32 bytes; seeds torch for models that draw numbers while training.
         on_step: called as (step 1..H, training loss) after each step.
         compiled: run the step through ``torch.compile`` (part of the determinism class).
+        inner: what the inner optimizer starts from; None: from zero.
 
     Raises:
         FloatingPointError: the loss or the gradient stopped being finite.
         SpecError: there is no such inner optimizer, or it refuses its options.
+        PayloadError: ``inner`` is no state of it.
     """
     net.load(state)
     torch.manual_seed(int.from_bytes(rng_seed[:8], "big", signed=True))
@@ -92,8 +100,9 @@ def train_local(
         torch.device(net.device).type, torch.bfloat16, enabled=hyper.precision == "bf16"
     )
     steps = chosen(hyper.inner, hyper.inner_options).start(net, hyper, len(batches))
+    before = 0 if inner is None else put(steps, inner)
     theta0 = net.values.clone()
-    hashes, losses, seconds = [model_hash(net.split(theta0))], [], []
+    hashes, losses, seconds = [model_hash(state)], [], []
     for number, batch in enumerate(batches, start=1):
         began = time.perf_counter()
         net.grads.zero_()
@@ -111,7 +120,8 @@ def train_local(
             on_step(number, value)
     final, gradient = _read(net, steps.reached), _read(net, steps.update(theta0))
     hashes.append(model_hash(gradient))
-    return LocalResult(final, gradient, tuple(hashes), tuple(losses), tuple(seconds))
+    gathered = taken(steps, before + len(batches)) if hyper.keeps_state else None
+    return LocalResult(final, gradient, tuple(hashes), tuple(losses), tuple(seconds), gathered)
 
 
 def _read(net: FlatModel, flat: Tensor) -> State:

@@ -30,6 +30,7 @@ FREE = {
     **GRADIENT,
 }
 MUON = {"optimizer": {"inner": "muon", "batch_size": 2, "seq_len": 16}}
+KEPT = {"batch_size": 2, "seq_len": 16, "inner_state": "kept"}
 UNTIED = {**tiny_model(16, 24, 16, layers=2), "tie_embeddings": False}
 PIPELINE = {
     "mode": "pipeline",
@@ -57,6 +58,17 @@ def unlike_shapes(job: JobContext) -> list[str]:
     [
         ({"privacy": "dp_sgd"}, 'needs access "local"'),
         ({"privacy": "dp_sgd", "access": "encrypted"}, "sealing the data changes nothing of that"),
+        ({"optimizer": KEPT, **LOCAL}, "nobody does a node's earlier rounds again"),
+        ({**FREE, "optimizer": {**KEPT, "inner": "gradient"}}, "has no state"),
+        ({**PIPELINE, "optimizer": KEPT}, "starts from zero with every miner and round"),
+        (
+            {
+                "optimizer": {**KEPT, "inner_state_rounds": 6},
+                "codec": "sparse",
+                "codec_options": {"memory_rounds": 4},
+            },
+            "one must divide the other",
+        ),
         ({**FREE, "access": "encrypted"}, "every validator would need every key"),
         ({"classes": ["abacus"], **LOCAL}, 'classes need verify "reexecution"'),
         ({"classes": ["abacus"], **NOISE, "merge": "mean"}, 'don.t go with privacy "gaussian"'),

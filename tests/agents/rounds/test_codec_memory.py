@@ -12,6 +12,7 @@ import torch
 
 import agents.rounds.codec_memory as memory_module
 from agents.protocol.numbers import Violation
+from agents.rounds.carried import Carried
 from agents.rounds.codec_memory import Memories
 from agents.rounds.models import Models
 from agents.rounds.plan import Plan, Plans
@@ -108,9 +109,9 @@ def test_a_trainers_own_copy_is_used_instead_of_its_work(run: Run) -> None:
     own = {name: torch.ones(shape) for name, shape in run.tiny.job.shapes.items()}
     asked = []
 
-    def kept(job_id: int, round_id: int, seed: bytes) -> State | None:
+    def kept(job_id: int, round_id: int, seed: bytes) -> Carried:
         asked.append((job_id, round_id, seed))
-        return own
+        return Carried(own)
 
     assert run.memories().before(1, plan, 5, kept) is own
     assert asked == [(1, 1, SEED)]
@@ -165,7 +166,7 @@ def test_a_node_whose_work_nobody_redoes_starts_empty_without_its_copy(
     run = Run(make_honest_round(EmbeddedStore(tmp_path), **{**SPARSE, **changes}))
     plan = run.next(SECOND, 1, 2)
     assert run.memories().before(1, plan, 5, lambda *place: None) is None
-    assert same(run.memories().before(1, plan, 5, lambda *place: run.kept[5]), run.kept[5])
+    assert same(run.memories().before(1, plan, 5, lambda *place: Carried(run.kept[5])), run.kept[5])
     assert run.kept[5] is not None
 
 
@@ -175,7 +176,7 @@ def test_a_round_that_nobody_could_have_trained_leaves_the_memory_alone(
     """Its payload was not looked at in time; that must not stop the audit of the next round."""
     plan = run.next(SECOND, 1, 2)
 
-    def diverges(*arguments: object) -> None:
+    def diverges(*arguments: object, **named: object) -> None:
         raise FloatingPointError("the loss is not finite")
 
     monkeypatch.setattr(memory_module, "run_task", diverges)

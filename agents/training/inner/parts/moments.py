@@ -39,6 +39,18 @@ class Moments:
         self._second = torch.zeros_like(values)
         self._power1 = self._power2 = 1.0
 
+    @property
+    def buffers(self) -> tuple[Tensor, Tensor]:
+        """The first and the second moment, fp32 [n] each: views."""
+        return self._first, self._second
+
+    def resume(self, betas: tuple[float, float], steps: int) -> None:
+        """Both moments come from so many steps: the powers are what repeated products give."""
+        self._power1 = self._power2 = 1.0
+        for _ in range(steps):
+            self._power1 *= betas[0]
+            self._power2 *= betas[1]
+
     @torch.no_grad()
     def step(self, hyper: Hyperparameters) -> None:
         """Update the values in place by their gradient, which was clipped before."""
