@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -99,6 +100,26 @@ def test_the_limit_is_the_last_byte() -> None:
         batches_per_round=MAX_ROUND_ROWS // 32, optimizer={"batch_size": 32, "seq_len": 2}
     )
     check_spec(rows, shapes, False, 8 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("changes", "copies"),
+    [
+        ({"optimizer": {"inner_state": "kept"}}, 4),
+        ({"outer": {"rate": 1.0, "momentum": 0.5}}, 2),
+        ({"optimizer": {"inner_state": "kept"}, "outer": {"rate": 1.0, "momentum": 0.5}}, 6),
+    ],
+    ids=["moments, before and after", "velocity, before and after", "both"],
+)
+def test_what_lasts_from_round_to_round_is_counted(changes: dict[str, Any], copies: int) -> None:
+    spec = spec_of(**changes)
+    shapes = template(spec.model)
+    plain = needs(spec, shapes).memory
+    parameters = sum(math.prod(shape) for shape in shapes.values())
+    asked = plain + 4 * copies * parameters
+    check_spec(spec, shapes, False, asked)
+    with pytest.raises(SpecError, match="this machine has"):
+        check_spec(spec, shapes, False, asked - 1)
 
 
 def test_a_batch_may_not_ask_for_more_shards_than_are_fetched() -> None:
