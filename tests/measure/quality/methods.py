@@ -42,7 +42,7 @@ METHODS: dict[str, Method] = {
         "local",
         every=5,
         outer_lr=4.0,
-        codec=("sparse", {"per_chunk": 43, "gain": 1.0, "decay": 0.9, "memory_rounds": _LONG}),
+        codec=("sparse", {"per_chunk": 43, "gain": 1.0, "decay": 0.8, "memory_rounds": _LONG}),
         merge=("norm_clip", {}),
         inner=("muon", {"lr_ratio": 8.0}),
     ),
