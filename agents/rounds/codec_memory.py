@@ -27,6 +27,7 @@ Of a model that is split, `agents.rounds.stage_memory` has the rule.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from agents.jobs.job import JobContext
 from agents.protocol.network import Network
@@ -42,7 +43,11 @@ from agents.training.replay import run_task
 from agents.training.state import State
 
 _KEPT = 64
+_KEPT_OF_ONE = 2  # a reorg may take the newest back
 _MOST_NUMBERS = 2**29  # that are kept of all nodes together, 2 GiB; the newest is kept anyway
+
+_Counted = tuple[int, int, RoundReport, bytes]
+"""Place in the ledger, round, report and its digest."""
 
 
 class Memories:
@@ -56,7 +61,7 @@ class Memories:
         self._models = models
         self._plans = plans
         self._device = device
-        self._found: OrderedDict[tuple[bytes, int], Carried] = OrderedDict()
+        self._found: OrderedDict[tuple[int, tuple[bytes, ...]], Carried] = OrderedDict()
         self._stages = StageMemories(network, store, models, plans, device)
 
     def before(self, job_id: int, plan: Plan, node: int, kept: Kept | None = None) -> State | None:
@@ -78,18 +83,12 @@ class Memories:
         reset = plan.step - plan.step % max(1, job.carried_rounds)
         if job.verification.own_memory_rounds is not None:
             reset = max(reset, plan.step - job.verification.own_memory_rounds)
-        todo: list[tuple[int, int, RoundReport, bytes]] = []  # newest first
         found, last = Carried(), reset
-        for index in range(plan.step - 1, reset - 1, -1):
-            entry = self._network.ledger_entry(job_id, index)
-            number, digest = entry.round_id, entry.report
-            report = self._models.report(digest)
-            if node not in report.accepted():
-                continue
-            if self._network.in_round("is_invalid", job_id, number, [node]):
-                continue
-            if (digest, node) in self._found:
-                found, last = self._found[digest, node], index
+        todo: list[_Counted] = []  # newest first
+        counted = self._counted(job_id, job, plan, node, reset)
+        for place, (index, number, _, _) in enumerate(counted):
+            if (known := self._found.get((node, _history(counted[place:])))) is not None:
+                found, last = known, index
                 break
             seed = self._network.round(job_id, number).seed
             mine = kept(job_id, number, seed) if kept is not None else None
@@ -98,12 +97,32 @@ class Memories:
                 break
             if not job.verification.redone:
                 break
-            todo.append((index, number, report, digest))
-        for index, number, report, digest in reversed(todo):
+            todo.append(counted[place])
+        for place in reversed(range(len(todo))):
+            index, number, report, _ = todo[place]
             found = self._advance(job_id, job, number, report, node, found.into(job, last, index))
-            self._keep((digest, node), found)
+            self._keep(node, _history(counted[place:]), found)
             last = index
         return found.into(job, last, plan.step)
+
+    def _counted(
+        self, job_id: int, job: JobContext, plan: Plan, node: int, reset: int
+    ) -> list[_Counted]:
+        """The node's rounds since the reset that count, newest first.
+
+        All of them are looked at each time: one that is found invalid late, or innocent on appeal,
+        changes what every later round leaves behind.
+        """
+        found = []
+        for index in range(plan.step - 1, reset - 1, -1):
+            entry = self._network.ledger_entry(job_id, index)
+            report = self._models.report(entry.report)
+            if node not in report.accepted():
+                continue
+            if self._network.in_round("is_invalid", job_id, entry.round_id, [node]):
+                continue
+            found.append((index, entry.round_id, report, entry.report))
+        return found
 
     def _advance(
         self,
@@ -134,9 +153,17 @@ class Memories:
         released = job.privacy.release(own.pseudo_gradient)
         return Carried(job.codec.remember(released, carried.owed, decoded), own.inner)
 
-    def _keep(self, key: tuple[bytes, int], carried: Carried) -> None:
-        self._found[key] = carried
-        self._found.move_to_end(key)
+    def _keep(self, node: int, history: tuple[bytes, ...], carried: Carried) -> None:
+        """Of one node the newest are kept, so that many rounds of one push out no other's."""
+        self._found[node, history] = carried
+        mine = [key for key in self._found if key[0] == node]
+        for key in mine[:-_KEPT_OF_ONE]:
+            del self._found[key]
         numbers = sum(one.numbers() for one in self._found.values())
         while len(self._found) > _KEPT or (numbers > _MOST_NUMBERS and len(self._found) > 1):
             numbers -= self._found.popitem(last=False)[1].numbers()
+
+
+def _history(counted: Sequence[_Counted]) -> tuple[bytes, ...]:
+    """What a node's state after the first of these rounds rests on: their reports' digests."""
+    return tuple(digest for *_, digest in counted)

@@ -120,6 +120,18 @@ def test_a_round_whose_work_was_invalid_leaves_nothing(run: Run) -> None:
     assert run.memories().carried(1, plan, 8).inner is not None
 
 
+def test_a_verdict_that_comes_late_changes_what_was_found_before(run: Run) -> None:
+    """A verifier that looked before a conviction, or before an appeal, agrees with one that did
+    not: each asks which rounds count now."""
+    plan, memories = run.plan(), run.memories()
+    before = memories.carried(1, plan, 5).inner
+    assert before is not None
+    run.facts.invalid.add((1, 5))
+    assert memories.carried(1, plan, 5).inner is None
+    run.facts.invalid.remove((1, 5))
+    assert digest(memories.carried(1, plan, 5).inner) == digest(before)
+
+
 def test_a_trainers_own_copy_saves_it_the_work(run: Run) -> None:
     plan, own = run.plan(), Carried(inner=run.works[5].inner)
     assert run.memories().carried(1, plan, 5, lambda *place: own).inner is own.inner
