@@ -27,7 +27,8 @@ Of a model that is split, `agents.rounds.stage_memory` has the rule.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from agents.jobs.job import JobContext
 from agents.protocol.network import Network
@@ -83,13 +84,12 @@ class Memories:
         reset = plan.step - plan.step % max(1, job.carried_rounds)
         if job.verification.own_memory_rounds is not None:
             reset = max(reset, plan.step - job.verification.own_memory_rounds)
+        rounds = self._counted(job_id, job, plan, node, reset)
         found, last = Carried(), reset
         todo: list[_Counted] = []  # newest first
-        counted = self._counted(job_id, job, plan, node, reset)
-        for place, (index, number, _, _) in enumerate(counted):
-            if (known := self._found.get((node, _history(counted[place:])))) is not None:
-                found, last = known, index
-                break
+        counted: list[_Counted] = []
+        while (one := _at(counted, rounds, len(todo))) is not None:
+            index, number, _, _ = one
             seed = self._network.round(job_id, number).seed
             mine = kept(job_id, number, seed) if kept is not None else None
             if mine is not None:
@@ -97,7 +97,12 @@ class Memories:
                 break
             if not job.verification.redone:
                 break
-            todo.append(counted[place])
+            counted += rounds  # a node that has its own copy asks of its newest round alone
+            history = _history(counted[len(todo) :])
+            if (known := self._found.get((node, history))) is not None:
+                found, last = known, index
+                break
+            todo.append(one)
         for place in reversed(range(len(todo))):
             index, number, report, _ = todo[place]
             found = self._advance(job_id, job, number, report, node, found.into(job, last, index))
@@ -107,13 +112,12 @@ class Memories:
 
     def _counted(
         self, job_id: int, job: JobContext, plan: Plan, node: int, reset: int
-    ) -> list[_Counted]:
+    ) -> Iterator[_Counted]:
         """The node's rounds since the reset that count, newest first.
 
-        All of them are looked at each time: one that is found invalid late, or innocent on appeal,
-        changes what every later round leaves behind.
+        Whoever does them again looks at all of them each time: one that is found invalid late, or
+        innocent on appeal, changes what every later round leaves behind.
         """
-        found = []
         for index in range(plan.step - 1, reset - 1, -1):
             entry = self._network.ledger_entry(job_id, index)
             report = self._models.report(entry.report)
@@ -121,8 +125,7 @@ class Memories:
                 continue
             if self._network.in_round("is_invalid", job_id, entry.round_id, [node]):
                 continue
-            found.append((index, entry.round_id, report, entry.report))
-        return found
+            yield index, entry.round_id, report, entry.report
 
     def _advance(
         self,
@@ -162,6 +165,13 @@ class Memories:
         numbers = sum(one.numbers() for one in self._found.values())
         while len(self._found) > _KEPT or (numbers > _MOST_NUMBERS and len(self._found) > 1):
             numbers -= self._found.popitem(last=False)[1].numbers()
+
+
+def _at(counted: list[_Counted], rounds: Iterator[_Counted], place: int) -> _Counted | None:
+    """The round at this place; it is fetched if none at or after it was."""
+    if place == len(counted):
+        counted += islice(rounds, 1)
+    return counted[place] if place < len(counted) else None
 
 
 def _history(counted: Sequence[_Counted]) -> tuple[bytes, ...]:
