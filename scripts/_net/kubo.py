@@ -20,8 +20,8 @@ class KuboServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, port: int = 0, handler: type[KuboHandler] | None = None) -> None:
+        super().__init__(("127.0.0.1", port), handler or KuboHandler)
         self.files: dict[str, bytes] = {}
         self.blocks: dict[str, bytes] = {}
         self.pins: set[str] = set()
@@ -55,7 +55,9 @@ class KuboServer(ThreadingHTTPServer):
         self.files[cid] = content
 
 
-class _Handler(BaseHTTPRequestHandler):
+class KuboHandler(BaseHTTPRequestHandler):
+    """Answers the calls of one connection, or fails as `faults` says."""
+
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: KuboServer
@@ -73,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "hang-up":
             self.close_connection = True
         elif fault.startswith("error:"):
-            self._json({"Message": fault[6:], "Code": 0, "Type": "error"}, status=500)
+            self.send_json({"Message": fault[6:], "Code": 0, "Type": "error"}, status=500)
         elif fault.startswith("status:"):
             self._reply(b"no", status=int(fault[7:]))
         elif fault == "garbage":
@@ -81,12 +83,13 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault == "empty":
             self._reply(b"")
         else:
-            self._answer(call, options, body, fault)
+            self.answer(call, options, body, fault)
 
-    def _answer(self, call: str, options: dict[str, str], body: bytes, fault: str) -> None:
+    def answer(self, call: str, options: dict[str, str], body: bytes, fault: str) -> None:
+        """Answer one call from what the server holds."""
         cid = options.get("arg", "")
         if call == "add":
-            self._json({"Name": "", "Hash": self.server.add(_file_part(body), options)})
+            self.send_json({"Name": "", "Hash": self.server.add(_file_part(body), options)})
         elif call == "cat" and cid in self.server.files:
             start, count = int(options.get("offset", 0)), int(options.get("length", 1 << 60))
             self._reply(self.server.files[cid][start : start + count], fault=fault)
@@ -94,16 +97,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(self.server.blocks[digest_of(cid).hex()], fault=fault)
         elif call == "pin/add" and cid in self.server.files:
             self.server.pins.add(cid)
-            self._json({"Pins": [cid]})
+            self.send_json({"Pins": [cid]})
         elif call == "pin/ls" and cid in self.server.pins:
-            self._json({"Keys": {cid: {"Type": "recursive"}}})
+            self.send_json({"Keys": {cid: {"Type": "recursive"}}})
         elif call == "pin/ls":
-            self._json({"Message": f"path '{cid}' is not pinned", "Type": "error"}, status=500)
+            self.send_json({"Message": f"path '{cid}' is not pinned", "Type": "error"}, status=500)
         elif call == "version":
-            self._json({"Version": "0.29.0", "Commit": ""})
+            self.send_json({"Version": "0.29.0", "Commit": ""})
         elif call in ("cat", "block/get", "pin/add"):
             text = f"block was not found locally (offline): ipld: could not find {cid}"
-            self._json({"Message": text, "Code": 0, "Type": "error"}, status=500)
+            self.send_json({"Message": text, "Code": 0, "Type": "error"}, status=500)
         else:
             self._reply(b"404 page not found", status=404)
 
@@ -117,7 +120,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return bytes(body)
 
-    def _json(self, value: object, status: int = 200) -> None:
+    def send_json(self, value: object, status: int = 200) -> None:
+        """Send an object as the whole reply."""
         self._reply(json.dumps(value).encode() + b"\n", status)
 
     def _reply(self, data: bytes, status: int = 200, fault: str = "") -> None:
