@@ -23,7 +23,7 @@ from agents.storage.ipfs import IpfsStore
 from scripts._net.processes import ProcessError, Supervisor, free_port
 
 FOLDER, ANY = "folder", "ipfs"
-_USUAL = "http://127.0.0.1:5001"
+_USUAL = "/ip4/127.0.0.1/tcp/5001"
 _LOOK_S = 2.0
 _START_S = 60.0
 _REPLY_S = 20.0
@@ -136,7 +136,7 @@ def find_ipfs(asked: str, usual: str = "") -> Ipfs | None:
         return None
     given = usual if asked == ANY else asked
     try:
-        _reach(given or _USUAL)
+        _reach(given)
     except StoreError as error:
         if given:
             raise ProcessError(
@@ -148,7 +148,13 @@ def find_ipfs(asked: str, usual: str = "") -> Ipfs | None:
 
 
 def _reach(url: str) -> None:
-    if not isinstance(opened := open_store(url, timeout_s=_LOOK_S), IpfsStore):
+    """Ask the daemon at `url`, else the one at the usual address, which is asked once only."""
+    opened = (
+        open_store(url, timeout_s=_LOOK_S)
+        if url
+        else IpfsStore(_USUAL, timeout_s=_LOOK_S, attempts=1)
+    )
+    if not isinstance(opened, IpfsStore):
         raise StoreError(f"{url} is a folder, not the address of an IPFS daemon's API")
     opened.version()
     opened.close()

@@ -117,15 +117,18 @@ def test_a_question_of_a_peer_is_not_passed_on() -> None:
 
 
 def test_the_setting_names_a_folder_a_daemon_or_stubs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scripts._net.ipfs_nodes._USUAL", f"http://127.0.0.1:{free_port()}")
+    usual = "scripts._net.ipfs_nodes._USUAL"
+    monkeypatch.setattr(usual, f"/ip4/127.0.0.1/tcp/{free_port()}")
     assert find_ipfs("folder") is None
     assert isinstance(find_ipfs("ipfs"), Stubs)
-    with serving(KuboServer()) as url:
+    daemon = KuboServer()
+    with serving(daemon) as url:
         for found in (find_ipfs(url), find_ipfs("ipfs", url)):
             assert isinstance(found, Daemon)
             assert found.address("anybody") == found.stays == url and url in found.said
-        monkeypatch.setattr("scripts._net.ipfs_nodes._USUAL", url)
-        assert isinstance(find_ipfs("ipfs"), Daemon)
+        monkeypatch.setattr(usual, daemon.address)
+        found = find_ipfs("ipfs")
+        assert isinstance(found, Daemon) and found.stays == daemon.address
 
 
 @pytest.mark.parametrize("asked", ["ipfs", "given"])
