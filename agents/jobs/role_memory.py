@@ -7,7 +7,8 @@ also where nobody takes one, and a matrix optimizer's work space as if it took a
 Of a model that is split, `agents.jobs.budget` counts stages.
 
 What an agent keeps of earlier rounds is not counted: the last three models (`agents.rounds.models`)
-and what it has found of other nodes' memory (`agents.rounds.codec_memory`).
+and what it has found of other nodes' memory (`agents.rounds.codec_memory`). Nor are the float64
+vectors of a whole update that the codecs `polytope` and `semantic` make while they encode.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ BATCH = 2**24
 """Numbers that go through Newton-Schulz together at most, where one matrix has no more."""
 
 _SCALE = 0.2  # root mean square of an AdamW update, by Moonlight
-_COPIES = 5  # the update, what it was, what it becomes, two Gram matrices that are no larger
+_COPIES = 5  # the update, what it was, what it becomes, and as much as two of products [m, m]
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
