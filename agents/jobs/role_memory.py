@@ -27,7 +27,7 @@ ROLES = ("trainer", "aggregator", "verifier")
 _FLOAT = 4
 _NET = 2  # weights and gradients
 _MOMENTS = 2  # at most what an inner optimizer gathers
-_ROW, _ROWS = 2**16, 8  # numbers that merge and score read of a payload at a time; rows besides
+_ROW, _ROWS = 2**16, 16  # numbers that merge and score read of a payload at a time; rows besides
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from agents.training.spec import JobSpec
 SHAPES = {"a": (10, 20), "b": (20,)}
 P = 220
 DENSE, SPARSE = codecs.get("dense")(), codecs.get("sparse")()
-ROWS = 2**16 * (4 + 8)  # that merge and score read of four payloads
+ROWS = 2**16 * (4 + 16)  # that merge and score read of four payloads
 
 
 def spec_of(**changes: Any) -> JobSpec:
