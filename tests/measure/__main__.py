@@ -25,6 +25,7 @@ from tests.measure import (
     bench_codecs,
     bench_gas,
     bench_inner,
+    bench_memory,
     bench_merge,
     bench_pipeline,
     bench_privacy,
@@ -47,6 +48,7 @@ GROUPS = (
     "store",
     "codecs",
     "inner",
+    "memory",
     "trainer",
     "merge",
     "pipeline",
@@ -109,6 +111,8 @@ def main(only: tuple[str, ...]) -> None:
     if "inner" in wanted:
         say("steps of the inner optimizers")
         rows += bench_inner.rows()
+    if "memory" in wanted:
+        rows += bench_memory.rows(say)
     if "trainer" in wanted:
         say("a trainer's inner loop")
         rows += bench_trainer.rows()

@@ -34,7 +34,7 @@ BATCH = 2**24
 """Numbers that go through Newton-Schulz together at most, where one matrix has no more."""
 
 _SCALE = 0.2  # root mean square of an AdamW update, by Moonlight
-_COPIES = 5  # the update, what it was, what it becomes, two Gram matrices that are no larger
+_COPIES = 5  # the update, what it was, what it becomes, and as much as two of products [m, m]
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -135,9 +135,9 @@ class _Stack:
     @torch.no_grad()
     def step(self, hyper: Hyperparameters, choice: MuonChoice) -> None:
         kept, rate = choice.momentum, hyper.lr * choice.lr_ratio
-        fresh = torch.stack(self._grads).mul_(1.0 - kept)
-        self.momentum.mul_(kept).add_(fresh)
-        change = orthogonalised(fresh.add_(self.momentum * kept), _DTYPES[choice.newton_schulz])
+        fresh = torch.stack(self._grads)
+        self.momentum.lerp_(fresh, 1.0 - kept)
+        change = orthogonalised(fresh.lerp_(self.momentum, kept), _DTYPES[choice.newton_schulz])
         change.mul_(rate * _SCALE * math.sqrt(change.shape[-1]))
         for value, part in zip(self._values, change, strict=True):
             value.mul_(1.0 - rate * hyper.weight_decay).sub_(part)
