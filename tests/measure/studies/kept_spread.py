@@ -8,7 +8,7 @@ those of `class_spread`, each in a process of its own. Prints the relative L2 be
 the portable class and of another, for every round after the last reset, with and without kept
 state, and asserts nothing.
 
-    python -m tests.measure.studies.kept_spread                 # 20 rounds of 12 steps, a quarter of an hour
+    python -m tests.measure.studies.kept_spread  # 20 rounds of 12 steps, 15 min
     python -m tests.measure.studies.kept_spread --rounds 6
 """
 
