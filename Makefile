@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/tools/bin:$(PATH)
 export PYTHONPATH := $(CURDIR)
 
 # Options of `make demo`, passed on when set: make demo TRAINERS=4 ROUNDS=3 DATA="a.txt b.jsonl"
-DEMO_FLAGS = $(if $(JOB),--job $(JOB)) $(if $(CODEC),--codec $(CODEC)) $(if $(TRAINERS),--trainers $(TRAINERS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+DEMO_FLAGS = $(if $(JOB),--job $(JOB)) $(if $(STORE),--store $(STORE)) $(if $(CODEC),--codec $(CODEC)) $(if $(TRAINERS),--trainers $(TRAINERS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
     $(foreach file,$(DATA),--data $(file)) $(NODE_FLAGS) $(ARGS)
 # A chain that runs already: make demo RPC=http://127.0.0.1:8545 KEYSTORE=key.json
 NODE_FLAGS = $(if $(RPC),--rpc $(RPC)) $(if $(KEYSTORE),--keystore $(KEYSTORE))

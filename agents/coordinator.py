@@ -201,8 +201,13 @@ class Coordinator:
                 return []  # torch is not loaded before it is needed
             from agents.verify.attesting import Attesting
 
-            self._attesting = Attesting(self.network, self.judge, self._no_attestation)
+            self._attesting = Attesting(self.network, self._reading, self._no_attestation)
         return self._attesting.step(head)
+
+    def _reading(self, job_id: int) -> Judge:
+        """As `judge`; the member has named the key under which it is given what the job hides."""
+        self.access.step(job_id)
+        return self.judge(job_id)
 
     def _no_attestation(self, job_id: int, why: str) -> None:
         if (sentence := f"attest job {job_id}: {why}") not in self._said:

@@ -31,6 +31,7 @@ from torch import Tensor
 from agents.executor import Executor
 from agents.jobs.classes import barred
 from agents.jobs.following import Following
+from agents.jobs.outer_step import weights_of
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.nodes.membership import Membership
 from agents.protocol.formulas import opened, round_commitment
@@ -40,6 +41,7 @@ from agents.protocol.scores import Consensus
 from agents.protocol.structs import read
 from agents.protocol.view import View, observe
 from agents.rounds.access import DataAccess
+from agents.rounds.carried import Carried
 from agents.rounds.mining import Mining
 from agents.rounds.plan import Plan
 from agents.rounds.privacy_budget import Budget
@@ -59,9 +61,11 @@ from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError
 from agents.storage.several import open_stores
 from agents.training.assignment import input_root
+from agents.training.determinism import determinism_class
+from agents.training.inner_state import shapes_for
 from agents.training.local import device_name, device_of
 from agents.training.spec import SpecError
-from agents.training.state import PayloadError, State, load_state
+from agents.training.state import PayloadError, Shapes, State, load_state
 from agents.verify.appealing import OwnAppeals
 
 _PATIENCE_S = 4.0
@@ -69,7 +73,7 @@ _ROUNDS_KEPT = 3
 _REORG_BLOCKS = 64  # after which a round that ended is not looked at again
 _OVER = (Phase.FINALIZED, Phase.VOID)
 _ARTEFACTS = ("payload", "trace", "proof", "inbox")  # published, where there is such a file
-_MEMORY = "memory"  # kept
+_KEPT = ("memory", "inner")  # kept for the next round, where there is such a file
 _COMMITTED = ("input_root", "content", "trace_root", "salt")
 
 
@@ -82,6 +86,7 @@ class Trainer:
         self.network = Network(context.chain, context.deployment)
         self.access = DataAccess(self.network, store, context)
         self.device = device_of(context.settings.device)
+        self._class = determinism_class(self.device, context.settings.trainer.compile)
         context.log.info("device", device=self.device, name=device_name(self.device))
         self.reader = self.access.reader(self.device)
         self.models, self.plans = self.reader.models, self.reader.plans
@@ -285,11 +290,11 @@ class Trainer:
         """Do the task: local steps, privacy, payload, trace and proof of computation."""
         job = self.models.job(view.job_id)
         if job.slices is not None:
-            return self.mining.produce(job, view, plan, node, self._memory)
+            return self.mining.produce(job, view, plan, node, self._carried)
         before = self.starting_state(view)
         extra = self.extra_batches(view, plan, node) if job.verification.extra_batches else 0
         return self.producer.produce(
-            job, view, plan, node, before, self.outgoing, self._memory, extra
+            job, view, plan, node, before, self.outgoing, self._carried, extra
         )
 
     def starting_state(self, view: View) -> State:
@@ -309,26 +314,47 @@ class Trainer:
         """The merged shards that the node publishes: those that merging gave."""
         return shards
 
-    def _memory(self, job_id: int, round_id: int, seed: bytes) -> State | None:
-        """This node's own copy of its codec memory after a round.
+    def _carried(self, job_id: int, round_id: int, seed: bytes) -> Carried | None:
+        """This node's own copy of what it takes out of a round: its codec's memory and the state of
+        its inner optimizer.
 
-        A copy that has changed since counts as lost: what is encoded with it nobody could redo.
+        A copy that has changed since counts as lost, because nobody could redo what is made with
+        it. So does one that was made in another determinism class, where work is redone: a verifier
+        of the present one would find other bits.
         """
-        name = submission_name(job_id, round_id, seed)
-        path = self.commitments.path(name, _MEMORY)
+        job, name = self.models.job(job_id), submission_name(job_id, round_id, seed)
+        secret = self.commitments.get(name)
+        if secret is None:
+            return None
+        if job.verification.redone and secret.get("class", self._class) != self._class:
+            return None
+        shapes: Shapes | None = job.shapes
+        if job.slices is not None:
+            epoch = self.plans.past(job_id, round_id).epoch
+            stage = None if epoch is None else epoch.stage_of(self.membership.node_id)
+            shapes = None if stage is None else job.stage_shapes(stage)
+        owed = inner = None
+        if job.slices is not None or job.codec.has_memory:
+            owed = None if shapes is None else self._copy(name, secret, "memory", shapes)
+            if owed is None:
+                return None
+        if job.inner_rounds:
+            inner = self._copy(name, secret, "inner", shapes_for(job.net(self.device), job.spec))
+            if inner is None:
+                return None
+        return Carried(owed, inner)
+
+    def _copy(self, name: str, secret: Entry, what: str, shapes: Shapes) -> State | None:
+        """A kept file; None if it is gone, or is no longer what the journal says."""
+        path = self.commitments.path(name, what)
         if not path.exists():
             return None
-        raw, secret = path.read_bytes(), self.commitments.get(name)
-        if secret is None or secret.get(_MEMORY) != _digest_of(raw):
+        raw = path.read_bytes()
+        if secret.get(what) != _digest_of(raw):
             self.context.metrics.resyncs.inc()
-            self.context.log.warning("resynced", job=job_id, round=round_id, damaged=path.name)
+            self.context.log.warning("resynced", damaged=path.name)
             return None
-        job = self.models.job(job_id)
-        if job.slices is None:
-            return load_state(raw, job.shapes)
-        epoch = self.plans.past(job_id, round_id).epoch
-        stage = None if epoch is None else epoch.stage_of(self.membership.node_id)
-        return None if stage is None else load_state(raw, job.stage_shapes(stage))
+        return load_state(raw, shapes)
 
     # -- privacy -------------------------------------------------------------------------------
 
@@ -377,9 +403,10 @@ class Trainer:
             "trace_root": work.trace_root.hex(),
             "proof": _digest_of(work.proof),
             "time": str(int(time.time())),
+            "class": self._class,
         }
-        if work.memory is not None:
-            fields[_MEMORY] = _digest_of(work.memory)
+        kept = {what: getattr(work, what) for what in _KEPT}
+        fields |= {what: _digest_of(raw) for what, raw in kept.items() if raw is not None}
         charge = self.producer.charge(self.models.job(view.job_id), plan, node)
         if charge is not None:
             budget = self.budget(view.job_id)
@@ -392,7 +419,7 @@ class Trainer:
                 epsilon_rdp=budget.spent_rdp(),
                 left=budget.remaining(),
             )
-        files = {artefact: getattr(work, artefact) for artefact in (*_ARTEFACTS, _MEMORY)}
+        files = {artefact: getattr(work, artefact) for artefact in _ARTEFACTS} | kept
         secret = self.commitments.keep(name, fields, files)
         self.commitments.forget_until(f"submission-{view.job_id}-", view.round_id - _ROUNDS_KEPT)
         return secret
@@ -492,7 +519,8 @@ class Trainer:
         place = (view.job_id, view.round_id)
         if self._shown_in == place or node not in view.snapshot.nodes:
             return None
-        rule = self.models.job(view.job_id).score
+        job = self.models.job(view.job_id)
+        rule = job.score
         if not isinstance(rule, Gauntlet) or not self.consensus.adopted(view.job_id):
             return None
         if not self._revealed(view, node) or self._too_late(view):
@@ -502,7 +530,7 @@ class Trainer:
         if audit_seed is None or self._shown(view, node):
             return None
         reveals = self.network.reveals(view.job_id, view.round_id, view.round.opened_block)
-        state = self.starting_state(view)
+        state = weights_of(self.starting_state(view), job.shapes)
         if node not in reveals or sync_root(state) != reveals[node].trace_root:
             self._shown_in = place
             why = "the parameters at hand are not those that were committed to"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -51,6 +52,14 @@ from scripts._shared.node_options import node_of, node_options
     type=click.Path(path_type=Path),
     help="Folder for the report; what it holds is replaced.",
 )
+@click.option(
+    "--store",
+    default="folder",
+    show_default=True,
+    help="folder: all agents share one. ipfs: each has a store of its own and bytes travel over "
+    "IPFS, by the daemon at IPFS_API or 127.0.0.1:5001, else by stubs, one for each node. Or the "
+    "address of a daemon's API.",
+)
 @node_options
 def cli(
     job: str,
@@ -60,6 +69,7 @@ def cli(
     data: tuple[Path, ...],
     time_limit: float,
     report: Path,
+    store: str,
     rpc: str | None,
     keystore: str | None,
 ) -> None:
@@ -76,6 +86,7 @@ def cli(
     from scripts._demo.gauntlet import GAUNTLET
     from scripts._demo.pipeline import PIPELINE
     from scripts._demo.scenario import PLAIN
+    from scripts._net.ipfs_nodes import find_ipfs
 
     scenario = {
         "plain": PLAIN,
@@ -96,8 +107,14 @@ def cli(
     rounds = scenario.rounds if rounds is None else rounds
     if rounds < 1:
         raise click.BadParameter("at least 1 round")
+    if store != "folder" and job == "encrypted":
+        raise click.BadParameter(
+            "the job encrypted looks for text in the store's files, so it needs a folder",
+            param_hint="--store",
+        )
     chain = partial(node_of, rpc, keystore)
-    sys.exit(run(Options(scenario, trainers, rounds, data, time_limit, report, chain)))
+    ipfs = partial(find_ipfs, store, os.environ.get("IPFS_API", ""))
+    sys.exit(run(Options(scenario, trainers, rounds, data, time_limit, report, chain, ipfs)))
 
 
 if __name__ == "__main__":

@@ -101,12 +101,14 @@ def _first_job(net: object, rounds: int, files: tuple[Path, ...]) -> None:
     from agents.protocol.numbers import ZOO
     from agents.storage.content_store import open_store
     from agents.training.documents import read_documents, stdlib_corpus
+    from scripts._demo.scenario import OPTIMIZER
     from scripts._net.localnet import Localnet
     from scripts._net.pace import paced
 
     assert isinstance(net, Localnet)
     documents = read_documents(files) if files else stdlib_corpus()
-    published = publish_job(open_store(str(net.store)), documents, {"rounds": rounds})
+    fields = {"rounds": rounds, "optimizer": {**OPTIMIZER, "inner_state": "kept"}}
+    published = publish_job(open_store(str(net.store)), documents, fields)
     # A tenth of what a sponsor offers by default: whoever creates a job here is served first.
     terms = paced(Terms.brief(reward_per_round=100 * ZOO), net.chain.block_s)
     net.create_job(published, terms, funded_rounds=rounds)

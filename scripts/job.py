@@ -72,6 +72,12 @@ _PACKING = (
     ),
     click.option("--field", default="text", show_default=True, help="Key or column with the text."),
     click.option("--spec", type=FILE, help="Fields of the job spec, YAML or JSON."),
+    click.option(
+        "--model",
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Folder of a Hugging Face model: the job starts from its config, tokenizer and "
+        "weights (extra: hf).",
+    ),
     click.option("--model-config", type=FILE, help="A Hugging Face config.json (extra: hf)."),
     click.option("--tokenizer", type=FILE, help="A Hugging Face tokenizer.json (extra: hf)."),
     click.option("--separator", type=int, help="Token between documents, with --tokenizer."),
@@ -250,13 +256,17 @@ def _published(
         raise click.UsageError("--one-key says how --data-key is used; name that too.")
     files = given["files"]
     documents = read_documents(files, given["field"]) if files else stdlib_corpus()
-    read = {key: given[key].read_bytes() for key in ("model_config", "tokenizer") if given[key]}
+    read: dict[str, Any] = {
+        key: given[key].read_bytes() for key in ("model_config", "tokenizer") if given[key]
+    }
+    fields, read = _begun(given["model"], fields, read)
+    if given["separator"] is not None:
+        read["separator"] = given["separator"]
     try:
         published = publish_job(
             open_store(store),
             documents,
             fields,
-            separator=given["separator"],
             data_key=key,
             one_key=given["one_key"],
             shard_bytes=given["shard_bytes"],
@@ -279,6 +289,28 @@ def _published(
     for warning in (*published.warnings, *_too_few(stages, trainers)):
         click.echo(f"Warning: {warning}", err=True)
     return published, key
+
+
+def _begun(
+    folder: Path | None, fields: dict[str, Any], read: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The spec's fields and what is published, with a model folder's where there is one. What the
+    spec says of the model comes first, and so does a tokenizer that was named."""
+    if folder is None:
+        return fields, read
+    from agents.models.hub import FolderError, read_folder
+
+    if "model_config" in read:
+        raise click.UsageError("--model has a config.json of its own; leave out --model-config.")
+    try:
+        found = read_folder(folder)
+    except FolderError as error:
+        raise click.ClickException(str(error)) from None
+    read = {"model_config": found.config, "weights": found.weights, **read}
+    if found.tokenizer is not None and "tokenizer" not in read:
+        read |= {"tokenizer": found.tokenizer, "separator": found.separator}
+    click.echo(f"It starts from the {found.parameters:,} weights in {folder}.", err=True)
+    return {**fields, "model": {**found.fields, **fields.get("model", {})}}, read
 
 
 def _attacked(network: Any, terms: Any, fields: dict[str, Any], anyway: bool) -> None:

@@ -417,6 +417,7 @@ def _spec(
 
 def _of_job(contracts: Contracts, store: Any, job_id: int) -> dict[str, Any]:
     """Model, newest state and data of a job with public data."""
+    from agents.jobs.outer_step import weights_of
     from agents.rounds.models import Models
     from agents.training.state import save_state
 
@@ -424,13 +425,15 @@ def _of_job(contracts: Contracts, store: Any, job_id: int) -> dict[str, Any]:
     if not 1 <= job_id <= network.job_count():
         raise click.ClickException(f"There is no job {job_id}; there are {network.job_count()}.")
     models = Models(network, store)
-    spec = models.job(job_id).spec
+    job = models.job(job_id)
+    spec = job.spec
     if spec.pipeline is not None:
         raise click.ClickException(
             f"The model of job {job_id} is split into stages, and a task runs a whole model."
         )
     found: dict[str, Any] = {"model": spec.model.model_dump()}
-    found["checkpoint"] = store.put_bytes(save_state(models.current(job_id)))
+    weights = weights_of(models.current(job_id), job.shapes)
+    found["checkpoint"] = store.put_bytes(save_state(weights))
     if spec.access == "public":
         found["data"] = spec.data
     return found

@@ -40,6 +40,13 @@ PORT = 8700
     help="RPC node that browsers may ask (default: --network where that is on this machine; else "
     "the wallet's own).",
 )
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    help="Name under which the page may be asked for, such as page.example; once for each. "
+    "Addresses of machines and localhost always are.",
+)
 @explained
 def cli(
     choice: str,
@@ -49,6 +56,7 @@ def cli(
     host: str,
     port: int,
     browser_rpc: str | None,
+    names: tuple[str, ...],
 ) -> None:
     """Serve the page of a network until Ctrl-C.
 
@@ -69,7 +77,7 @@ def cli(
         store = store_of(None, chain_id)
     if browser_rpc is None and is_local(url):
         browser_rpc = url
-    wishes = Wishes(url, deployment, store, database, host, port, browser_rpc)
+    wishes = Wishes(url, deployment, store, database, host, port, browser_rpc, names)
     serve(wishes, log, lambda address: click.echo(f"Open {address}"))
 
 

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a committee member does about validators: it measures again what they have revealed.
 
-Rule: a vector is false only if public bytes deny it. The record that it names must give it, by the
-functions that validators make records with, and the losses in the record must be those that the
-round's payloads give on the batches that the record's own secret drew. It must name the round's
-model and its audit seed: with a seed of its own a validator would choose whom it measures, and on
-what. (A round whose audit seed was drawn again, because nobody captured it in time, had two.)
-Losses are fp32 and differ a little between machines: twice the tolerance of the audit is left to
-that. A record that nobody has proves nothing, and an opinion that only lies far from the median is
-no offence.
+Rule: a vector is false only if public bytes deny it, or if nobody can have what it rests on. The
+record that it names must give it, by the functions that validators make records with; it must
+follow the record that its validator revealed before (`agents.gauntlet.record_chain`); and what it
+measured must be what the round's payloads give on the batches that its own secret drew
+(`agents.gauntlet.remeasure`). It must name the round's model and its audit seed: with a seed of its
+own a validator would choose whom it measures, and on what. (A round whose audit seed was drawn
+again, because nobody captured it in time, had two.) An opinion that only lies far from the median
+is no offence.
+
+Whoever measures nothing and repeats the last consensus has no such record. It can name one that
+nobody has: so a record that this member can't have for WITHHELD_BLOCKS is false as well. A member
+signs that of its own attempts; it takes three of them.
 
 The round's consensus stands, because it is a median; the validator is slashed.
 """
@@ -16,20 +20,19 @@ The round's consensus stands, because it is a median; the validator is slashed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.gauntlet.draw import round_seed
-from agents.gauntlet.loss_score import NANO
-from agents.gauntlet.primary_evaluation import LOSS_TOLERANCE, Yardstick, median_norm
 from agents.gauntlet.record import MAX_RECORD_BYTES, RecordError, ScoreRecord
+from agents.gauntlet.record_chain import Revealed, breach
+from agents.gauntlet.remeasure import errors
 from agents.gauntlet.replay import replay
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.formulas import audit_key, round_key
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZERO_DIGEST
+from agents.protocol.scores import Consensus
 from agents.protocol.view import View, observe
-from agents.rounds.history import merged_updates
 from agents.rounds.reader import RoundReader
 from agents.runtime.chain import Head
 from agents.runtime.event_cursor import EventCursor, EventLog
@@ -37,7 +40,7 @@ from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.state import PayloadError
 
-SURE = 2  # times the tolerance: what is beyond it is no machine's rounding
+WITHHELD_BLOCKS = 1_800  # six hours of 12 seconds, in which a record that exists can be had
 _LOOK_BACK = 50_000  # blocks
 _EVENTS = ("ScoresRevealed", "ScoringClosed", "ScoresOverruled")
 
@@ -74,12 +77,15 @@ class ScoreDisputes:
         self._events = EventLog(EventCursor(network.chain, network.scores, _EVENTS, first))
         self._found: dict[_Vector, str | None] = {}  # why it is false
         self._not_before: dict[_Vector, int] = {}  # blocks
+        self._absent: set[_Vector] = set()  # whose records may come yet
+        self._revealed: Mapping[tuple[int, int], Sequence[_Vector]] = {}
 
     def step(self, head: Head) -> list[FalseScores]:
         """The false vectors known here whose verifiers were not slashed; looks at one more."""
         due, overruled = self._read(head)
         for vector in due:
-            if vector not in self._found and head.number >= self._not_before.get(vector, 0):
+            judged = vector in self._found and vector not in self._absent
+            if not judged and head.number >= self._not_before.get(vector, 0):
                 # Noted before it is tried: one that can't be judged holds up no other.
                 self._not_before[vector] = 2 * head.number - vector.block + 1
                 known = self._judged(vector, head)
@@ -109,41 +115,55 @@ class ScoreDisputes:
                 overruled[place].add(args["verifier_id"])
             elif event.block >= head.number - _LOOK_BACK:
                 closed.append(place)
+        self._revealed = revealed
         return [vector for place in reversed(closed) for vector in revealed[place]], overruled
 
     def _judged(self, vector: _Vector, head: Head) -> str | None:
         """Why a vector is false, "" if it is not; None while that can't be known."""
+        self._absent.discard(vector)
+        self._found.pop(vector, None)  # that it was withheld, if it has come since
         try:
             record = self._record(vector.record)
+            wrong = self._denied(vector, record)
         except StoreUnavailable:
             raise
         except StoreError:
-            return None
+            return self._withheld(vector, head)
         except RecordError as error:
-            return f"its record can't be read: {error}"
+            return f"its record, or the one before it, can't be read: {error}"
         view = observe(self._network, vector.job, head, vector.round)
-        wrong = self._denied(vector, record) or self._drawn(view, record)
-        return wrong if wrong else next(self._losses(vector, record, view), "")
+        wrong = wrong or self._drawn(view, record)
+        if wrong:
+            return wrong
+        options, reader = self._options(vector.job), self._rounds()
+        return next(errors(reader, Consensus(self._network), options, view, record), "")
+
+    def _withheld(self, vector: _Vector, head: Head) -> str | None:
+        """What is said of a record that can't be had; None while it may still come."""
+        if head.number - vector.block <= WITHHELD_BLOCKS:
+            return None
+        self._absent.add(vector)
+        return f"nobody can have its record, {WITHHELD_BLOCKS:,} blocks after it was revealed"
 
     def _record(self, digest: bytes) -> ScoreRecord:
         return ScoreRecord.from_bytes(self._store.get_digest(digest, MAX_RECORD_BYTES))
 
     def _denied(self, vector: _Vector, record: ScoreRecord) -> str:
-        """What the record says of itself that the vector is not."""
+        """What the record says of itself, and of those before it, that is not so.
+
+        Raises StoreError, RecordError: the one before it can't be had or read.
+        """
         said = (record.job, record.round, record.verifier)
         if said != (vector.job, vector.round, vector.verifier):
             return f"its record is of job {said[0]}, round {said[1]}, verifier {said[2]}"
         if tuple(record.vector()) != vector.scores:
             return "its record gives another vector"
-        options = self._options(vector.job)
-        previous = None
-        if record.previous is not None:
-            try:
-                previous = self._record(bytes.fromhex(record.previous))
-            except (StoreError, RecordError):
-                return ""
-        wrong = replay(record, previous, options)
-        return wrong[0] if wrong else ""
+        wrong = breach(record, self._earlier(vector), self._known)
+        if wrong:
+            return wrong
+        before = record.previous
+        previous = None if before is None else self._record(bytes.fromhex(before))
+        return next(iter(replay(record, previous, self._options(vector.job))), "")
 
     def _drawn(self, view: View, record: ScoreRecord) -> str:
         """What the record says of its round that the chain denies."""
@@ -157,42 +177,27 @@ class ScoreDisputes:
             return ""
         return "its record has another audit seed than the round"
 
-    def _losses(self, vector: _Vector, record: ScoreRecord, view: View) -> Iterator[str]:
-        """Every LossScore that the payloads don't give, by far."""
-        reader, options = self._rounds(), self._options(vector.job)
-        plan = reader.plans.of(view)
-        if plan is None:
-            return
-        sent = {
-            s.reveal.node: s.gradient for s in reader.submissions(view) if s.gradient is not None
-        }
-        usable = [line.node for line in record.scores if line.usable]
-        if any(node not in sent for node in usable):
-            return  # what it measured is not there any more
-        yardstick = Yardstick(
-            job=reader.models.job(vector.job),
-            options=options,
-            plan=plan,
-            before=reader.before(view),
-            length=median_norm(sent[node] for node in usable),
-            seed=round_seed(bytes.fromhex(record.secret), bytes.fromhex(record.audit_seed)),
-            device=self._device,
-            history=merged_updates(
-                reader.models, vector.job, view.round.prev_model, options.history
+    def _earlier(self, vector: _Vector) -> Revealed:
+        """What the vector's verifier revealed before in the job, newest first."""
+        return sorted(
+            (
+                (other.round, other.record)
+                for (job, number), vectors in self._revealed.items()
+                if job == vector.job and number < vector.round
+                for other in vectors
+                if other.verifier == vector.verifier
             ),
+            reverse=True,
         )
-        due = {n.node: sent[n.node] for n in record.scores if n.evaluated and n.usable}
-        for line in (n for n in record.scores if n.node in due):
-            found = yardstick.measure({line.node: due[line.node]})[line.node]
-            for name in ("assigned", "random"):
-                said, own = getattr(line, name), getattr(found, name)
-                if said is None or own is None:
-                    continue
-                if abs(said - own) > SURE * LOSS_TOLERANCE * NANO:
-                    yield (
-                        f"its {name} LossScore of node {line.node} is {said / NANO:.6f} nats, the "
-                        f"payload gives {own / NANO:.6f}"
-                    )
+
+    def _known(self, digest: bytes) -> ScoreRecord | None:
+        """A record by its digest; None if it can't be had or read."""
+        try:
+            return self._record(digest)
+        except StoreUnavailable:
+            raise
+        except (StoreError, RecordError):
+            return None
 
     def _options(self, job_id: int) -> Gauntlet:
         options = self._rounds().models.job(job_id).score

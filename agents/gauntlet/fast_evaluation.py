@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from agents.gauntlet.record import MAX_REASON
 from agents.gauntlet.sync_score import sync_score
 from agents.jobs.job import JobContext
+from agents.jobs.outer_step import weights_of
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.rounds.plan import Plan
 from agents.rounds.submissions import Submission
@@ -26,6 +27,7 @@ from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.assignment import input_root
 from agents.training.norms import norm
+from agents.training.outer import VELOCITY
 from agents.training.state import PayloadError, State, model_hash
 
 NO_SAMPLE = "no sync sample posted"
@@ -104,10 +106,11 @@ def step_size(before: State, earlier: State | None) -> float:
     """
     if earlier is None:
         return 0.0
+    weights = [name for name in before if not name.startswith(VELOCITY)]
     total = sum(
-        float((before[name].double() - earlier[name].double()).abs().sum()) for name in before
+        float((before[name].double() - earlier[name].double()).abs().sum()) for name in weights
     )
-    return total / sum(tensor.numel() for tensor in before.values())
+    return total / sum(before[name].numel() for name in weights)
 
 
 def _payload(
@@ -158,7 +161,8 @@ def _sync(
         return None, f"{SAMPLE_LOST}: {error}"
     except PayloadError as error:
         return None, f"bad sync sample: {error}"
-    score = sync_score(theirs, values_at(before, audit_seed, count), max(unit, _SMALLEST_STEP))
+    ours = values_at(weights_of(before, shapes), audit_seed, count)
+    score = sync_score(theirs, ours, max(unit, _SMALLEST_STEP))
     if score <= options.sync_limit:
         return score, ""
     return score, f"out of sync by {score:.3g} steps, at most {options.sync_limit:g}"

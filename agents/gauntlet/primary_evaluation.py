@@ -42,6 +42,7 @@ from agents.gauntlet.loss_score import NANO, loss_score, step, to_nano
 from agents.gauntlet.public_part import PublicPart
 from agents.gauntlet.ratings import MICRO
 from agents.jobs.job import JobContext
+from agents.jobs.outer_step import weights_of
 from agents.mechanisms.merge import MergeRefused
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.draw import draw
@@ -241,7 +242,7 @@ class Yardstick:
             update = brought_to(update, self.length)
         update = self._public.without(update)
         beta = step(self.options.step_share, self.job.spec.outer_lr_at(self.plan.step))
-        return apply_outer(self.before, update, beta)
+        return apply_outer(weights_of(self.before, self.job.shapes), update, beta)
 
     @cached_property
     def _public(self) -> PublicPart:

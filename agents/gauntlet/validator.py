@@ -50,6 +50,7 @@ from agents.gauntlet.record import (
     RecordError,
     ScoreRecord,
 )
+from agents.gauntlet.record_chain import LOOK_BACK
 from agents.gauntlet.replay import (
     digest_of_record,
     drawn,
@@ -61,7 +62,7 @@ from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.numbers import ZERO_DIGEST, Phase, ScorePhase
 from agents.protocol.scores import Consensus, Scoring
 from agents.protocol.view import View
-from agents.rounds.history import merged_updates
+from agents.rounds.history import earlier_model, merged_updates
 from agents.rounds.plan import Plan
 from agents.rounds.reader import RoundReader
 from agents.rounds.report import UNAVAILABLE
@@ -74,7 +75,6 @@ from agents.runtime.faults import crashpoint
 from agents.storage.errors import NotFound, StoreError, StoreUnavailable
 from agents.training.state import State
 
-LOOK_BACK = 64  # rounds
 _ROUNDS_KEPT = 3
 _ROUND_PHASES = (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED)
 _WAIT = 0.5  # of the aggregate window
@@ -207,7 +207,7 @@ class Validator:
             before,
             submissions,
             audit_seed,
-            step_size(before, self._earlier(view, plan)),
+            step_size(before, earlier_model(self._reader.models, view.job_id, plan.step)),
             self._store,
         )
         previous = self._previous(view, node)
@@ -267,13 +267,6 @@ class Validator:
             samples=samples,
             invalid=self._network.in_round("is_invalid", job, number, nodes),
         )
-
-    def _earlier(self, view: View, plan: Plan) -> State | None:
-        """The model one finalized round before the round's; None in the job's first."""
-        if plan.step == 0:
-            return None
-        entry = self._network.ledger_entry(view.job_id, plan.step - 1)
-        return self._reader.models.at(view.job_id, entry.prev_model)
 
     def _remember(self, name: str, view: View, record: ScoreRecord) -> Entry:
         """Put everything that a reveal needs on disk; only then may the commitment be sent."""

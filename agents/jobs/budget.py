@@ -136,9 +136,9 @@ def check_whole(spec: JobSpec, shapes: Shapes, memory: int) -> None:
     _refuse_beyond("evaluating all stages together", asked, memory)
 
 
-def check_spec(spec: JobSpec, shapes: Shapes, per_example: bool, memory: int) -> None:
-    """Raise SpecError if a machine can't train this in `memory` bytes."""
-    _refuse_beyond("training", needs(spec, shapes, per_example), memory)
+def check_spec(spec: JobSpec, asked: Needs, memory: int) -> None:
+    """Raise SpecError if a machine can't train this in `memory` bytes. `asked`: what it takes."""
+    _refuse_beyond("training", asked, memory)
     _check_rows(spec)
 
 

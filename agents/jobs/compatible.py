@@ -57,6 +57,7 @@ def check_together(
         *_merging(spec, codec, privacy),
         *_splitting(spec, verification, privacy),
         *_classes(spec, verification, privacy),
+        *_keeping(spec, verification, codec),
         *_showing(spec, verification, codec),
     ]
     if wrong:
@@ -218,6 +219,55 @@ def _classes(spec: JobSpec, verification: Verification, privacy: Privacy) -> lis
             "knows is judged by the size of the noise, in every class"
         ]
     return []
+
+
+def _keeping(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
+    """Where the inner optimizer's state can't live on: nobody could say what it must be, or there
+    is none."""
+    inner = spec.optimizer
+    if inner.inner_state == "zero":
+        return []
+    kept = f'optimizer.inner_state "{inner.inner_state}"'
+    wrong = []
+    if not verification.redone:
+        wrong.append(
+            f'{kept} needs verify "reexecution", not "{spec.verify}": nobody does a node\'s '
+            "earlier rounds again, so nobody could say which state it must start from"
+        )
+    if spec.pipeline is not None:
+        wrong.append(
+            f'{kept} does not go with mode "{spec.mode}": a stage changes hands, and its optimizer '
+            "starts from zero with every miner and round"
+        )
+    if not chosen(inner.inner, inner.inner_options).makes_steps:
+        wrong.append(
+            f'{kept} needs an inner optimizer that makes steps; optimizer.inner "{inner.inner}" '
+            "has no state"
+        )
+    rounds = inner.inner_state_rounds
+    longer, shorter = max(rounds, codec.memory_rounds), min(rounds, codec.memory_rounds)
+    if codec.has_memory and longer % shorter:
+        wrong.append(
+            f"optimizer.inner_state_rounds is {rounds} and codec_options.memory_rounds "
+            f"{codec.memory_rounds}; one must divide the other, or a re-execution could begin "
+            "nowhere with both of them empty"
+        )
+    if _drifts(spec) and len(spec.classes) != 1:
+        wrong.append(
+            f"{kept} with products in bf16 needs exactly one determinism class in classes, and "
+            f"there are {len(spec.classes)}: from round to round honest nodes of different classes "
+            "drift apart, further than the tolerances allow, and would be found INVALID; list one "
+            'class, or use fp32 or optimizer.inner_state "zero"'
+        )
+    return wrong
+
+
+def _drifts(spec: JobSpec) -> bool:
+    """Whether a state is gathered from numbers that have 8 bits, which each class rounds its way.
+
+    Figures: `python -m tests.measure.studies.kept_spread`.
+    """
+    return "bf16" in (spec.precision, spec.optimizer.inner_options.get("newton_schulz"))
 
 
 def _showing(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:

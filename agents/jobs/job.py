@@ -22,6 +22,7 @@ from agents.jobs.budget import (
 )
 from agents.jobs.compatible import check_together, fitted
 from agents.jobs.outer_step import kept_shapes, start
+from agents.jobs.role_memory import training_needs
 from agents.mechanisms import codec, merge, mode, privacy, score, verify
 from agents.mechanisms.codec import Codec
 from agents.mechanisms.merge import Merge
@@ -144,7 +145,8 @@ class JobContext:
         per_example = self.privacy.unit == "example"
         self._memory = memory_here() if memory is None else memory
         if self.slices is None:
-            check_spec(spec, self.shapes, per_example, self._memory)
+            asked = training_needs(spec, self.shapes, self.codec, per_example)
+            check_spec(spec, asked, self._memory)
         else:
             check_stages(spec, self.slices, self._stages, self._memory)
         try:
@@ -186,6 +188,18 @@ class JobContext:
         what noise was to hide would confirm a guess at it.
         """
         return self.verification.shows_trace and self.privacy.unit == "none"
+
+    @property
+    def inner_rounds(self) -> int:
+        """Finalized rounds after which an inner optimizer starts from zero; 0 if it always does."""
+        inner = self.spec.optimizer
+        return inner.inner_state_rounds if inner.inner_state == "kept" else 0
+
+    @property
+    def carried_rounds(self) -> int:
+        """Rounds that a re-execution may have to do again, for what nodes take from one into the
+        next; 0 if they take nothing."""
+        return max(self.codec.memory_rounds if self.codec.has_memory else 0, self.inner_rounds)
 
     @property
     def noised(self) -> bool:
@@ -262,10 +276,11 @@ class JobContext:
         return kept_shapes(self.spec, weights)
 
     def genesis(self) -> State:
-        """The state that the first round starts from, of all stages together if there are any."""
+        """The state that the first round starts from, of all stages together if there are any,
+        unless the sponsor brought weights: those are in the checkpoint that the chain names."""
         if self.slices is not None:
             return start(self.spec, init_stages(self.slices))
-        return init_state(self.spec.model, self._config)
+        return start(self.spec, init_state(self.spec.model, self._config))
 
     def net(self, device: str) -> FlatModel:
         """The job's network on `device`, built at first use.

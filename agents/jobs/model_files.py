@@ -150,7 +150,8 @@ def read_model(
         StoreError: the store doesn't have them.
     """
     if job.slices is None:
-        state = load_state(store.get_digest(digest, file_bound(job.shapes)), job.shapes)
+        shapes = job.kept_shapes()
+        state = load_state(store.get_digest(digest, file_bound(shapes)), shapes)
         _same(model_hash(state), wanted)
         return state
     index = _index(job, store.get_digest(digest, MAX_INDEX_BYTES), wanted)

@@ -15,11 +15,9 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import Tensor
 
-from agents.training.outer import Outer
+from agents.training.outer import VELOCITY, Outer
 from agents.training.spec import JobSpec
 from agents.training.state import PayloadError, Shapes, State, apply_outer, check_state
-
-VELOCITY = "velocity."
 
 
 def kept_shapes(spec: JobSpec, weights: Shapes) -> Shapes:

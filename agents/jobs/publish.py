@@ -13,6 +13,7 @@ from typing import Any
 
 from agents.jobs.job import JobContext
 from agents.jobs.model_files import hash_of, pack_model
+from agents.jobs.outer_step import start
 from agents.mechanisms import verify
 from agents.protocol.numbers import ZOO
 from agents.storage.cid import digest_of
@@ -20,6 +21,7 @@ from agents.storage.content_store import ContentStore
 from agents.training.data import pack
 from agents.training.sealed_data import pack_sealed
 from agents.training.spec import JobSpec, SpecError
+from agents.training.state import PayloadError, State, check_state
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ def publish_job(
     data_key: bytes | None = None,
     one_key: bool = False,
     shard_bytes: int | None = None,
+    weights: State | None = None,
 ) -> Published:
     """Pack the documents, build the genesis model and put both with the spec into the store.
 
@@ -128,11 +131,12 @@ def publish_job(
             `access: encrypted`.
         one_key: seal all shards with `data_key` itself.
         shard_bytes: plain bytes of a shard; by default those of `pack` and `pack_sealed`.
+        weights: what the model starts from; by default drawn from the spec's `init_seed`.
 
     Raises:
         SpecError: a field is unknown, out of range or names a mechanism that does not exist or
             does not go with the others, or `access` is "encrypted" without a key, or is not with
-            one.
+            one, or the weights are not the model's.
         DataError: no text, or too little for one batch and one validation sequence.
         StoreError: the store cannot be written.
     """
@@ -154,7 +158,7 @@ def publish_job(
         model = {"kind": "transformers", **fields.get("model", {})}
         fields["model"] = {**model, "config_cid": store.put_bytes(model_config)}
     job = JobContext(JobSpec.from_dict(fields), store, lambda: data_key)
-    state = job.genesis()
+    state = job.genesis() if weights is None else _started(job, weights)
     files = pack_model(job, state)
     for part in files.parts:
         store.put_bytes(part)
@@ -167,3 +171,14 @@ def publish_job(
         tokens=job.data.dataset.tokens,
         warnings=tuple(job.warnings),
     )
+
+
+def _started(job: JobContext, weights: State) -> State:
+    """What the first round starts from with weights of the sponsor's. Raises SpecError."""
+    if job.slices is not None:
+        raise SpecError("model: one that is cut into stages starts from its init_seed, not weights")
+    try:
+        check_state(weights, job.shapes)
+    except PayloadError as error:
+        raise SpecError(f"model: the weights are not this model's: {error}") from error
+    return start(job.spec, weights)

@@ -7,6 +7,8 @@ So the updates are found from the model that the round starts from, not from the
 
 from __future__ import annotations
 
+from itertools import islice
+
 from agents.rounds.models import Models
 from agents.storage.errors import CorruptContent
 from agents.training.state import State, file_bound
@@ -45,6 +47,17 @@ def merged_updates(models: Models, job_id: int, model_hash: bytes, count: int) -
         read_update(models.store.get(models.report(digest).update, bound), job.shapes)
         for digest in reports[::-1][:count]
     ]
+
+
+def earlier_model(models: Models, job_id: int, step: int) -> State | None:
+    """The model one finalized round before that of the round with this step; None in the first.
+
+    Raises as `Models.at`.
+    """
+    if step == 0:
+        return None
+    entry = next(islice(models.ledger(job_id), step - 1, None))
+    return models.at(job_id, entry.prev_model)
 
 
 def known_updates(models: Models, job_id: int, model_hash: bytes) -> list[State]:

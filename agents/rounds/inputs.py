@@ -34,7 +34,8 @@ class RoundInputs:
     """Everything that a spot check, a committee's ruling or an audit needs to know of a round.
 
     `before`: the model that the round starts from. `memory`: a node's codec memory before the
-    round (`agents.rounds.codec_memory`). `patient`: whether a payload that is gone since it was
+    round; `inner`: the state of its inner optimizer, None for zero (both: see
+    `agents.rounds.codec_memory`). `patient`: whether a payload that is gone since it was
     read is worth waiting for. `signed`: whether a signature is that of the sender of a passage,
     over the digest of what it handed on, where the model is split.
 
@@ -57,6 +58,7 @@ class RoundInputs:
     flagged: frozenset[int] = frozenset()
     window_s: int = 0
     memory: Callable[[int], State | None] = _no_memory
+    inner: Callable[[int], State | None] = _no_memory
     patient: bool = True
     signed: Signed = _nothing_signed
     lies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a committee member can read of encrypted data and sealed payloads: what a case takes.
+"""What a committee member can read of encrypted data and sealed payloads: what models are measured
+on, and what a case takes.
 
-A member is no node. It names its public key on chain when the first case of such a job comes up
-(`DataKeys.set_reader_key`), and reads the files of keys that are disclosed to its address. While it
-lacks a key it has no verdict.
+A member is no node. It names its public key on chain when the first model of such a job is to be
+attested or its first case comes up (`DataKeys.set_reader_key`), and reads the files of keys that
+are disclosed to its address. While it lacks a key it has no verdict and attests nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class MemberAccess:
         self.models = Models(network, store, self._keys, memory=context.settings.memory)
 
     def step(self, job_id: int) -> str | None:
-        """Name the public key, if the job's cases need one and it is another one on chain."""
+        """Name the public key, if the job needs one and it is another one on chain."""
         job = self.models.job(job_id)
         if job.spec.access != "encrypted" and not job.sealed:
             return None

@@ -26,12 +26,12 @@ from agents.pipeline.schedule import Times
 from agents.pipeline.work import StageWork, change
 from agents.protocol.network import Network
 from agents.protocol.view import View
+from agents.rounds.carried import Kept
 from agents.rounds.codec_memory import Memories
 from agents.rounds.mined import max_message_bytes
 from agents.rounds.models import Models
 from agents.rounds.plan import Plan
 from agents.rounds.proof import ProofOfComputation
-from agents.rounds.stage_memory import Kept
 from agents.rounds.stage_payload import packed
 from agents.rounds.work import Outgoing, Work
 from agents.runtime.context import Context

@@ -184,14 +184,15 @@ def merge(
     if gradients:
         merged, doubt = release(merged, len(gradients))
     outer_lr = job.spec.outer_lr_at(step)
-    after = apply_outer(before, merged, outer_lr)
+    after = stepped(job.spec, before, merged, outer_lr)
     batches = job.data.val_batches(job.spec.eval_batches)
     net = job.net(device)
     loss_before = _loss(net, before, batches)
     gains = None
     if gradients and job.score.needs_gains:
+        weights = weights_of(before, job.shapes)
         alone = (
-            _loss(net, apply_outer(before, rescaled(own, merged), outer_lr), batches)
+            _loss(net, apply_outer(weights, rescaled(own, merged), outer_lr), batches)
             for own in gradients
         )
         gains = tuple(_gain(loss_before, loss) for loss in alone)

@@ -28,14 +28,15 @@ class NeededShards:
         return self._models.job(job_id).data.shards_of(_ranges(plan, node))
 
     def to_check(self, job_id: int, plan: Plan, node: int) -> Shards:
-        """Those that doing the node's work again takes: with a codec that has a memory, also those
-        of the rounds since it last started empty."""
+        """Those that doing the node's work again takes: where nodes take something from round to
+        round (a codec's memory, the state of the inner optimizer), also those of the rounds since
+        that last started empty."""
         job = self._models.job(job_id)
         ranges = [*_ranges(plan, node)]
-        if job.codec.has_memory:
-            for index in range(plan.step - plan.step % job.codec.memory_rounds, plan.step):
-                number = self._network.ledger_entry(job_id, index).round_id
-                ranges += _ranges(self._plans.past(job_id, number), node)
+        back = plan.step % job.carried_rounds if job.carried_rounds else 0
+        for index in range(plan.step - back, plan.step):
+            number = self._network.ledger_entry(job_id, index).round_id
+            ranges += _ranges(self._plans.past(job_id, number), node)
         return job.data.shards_of(ranges)
 
     def to_measure(self, job_id: int) -> Shards:

@@ -13,7 +13,6 @@ now.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 
 from agents.jobs.job import JobContext
 from agents.jobs.model_files import stage_of
@@ -21,6 +20,7 @@ from agents.mechanisms.boundary import WireError
 from agents.pipeline.stage import StageError
 from agents.pipeline.work import StageWork, change, replay
 from agents.protocol.network import Network
+from agents.rounds.carried import Kept
 from agents.rounds.mined import fetch_mined, read_inbox
 from agents.rounds.models import Models
 from agents.rounds.plan import Plan, Plans
@@ -30,9 +30,6 @@ from agents.training.spec import Hyperparameters
 from agents.training.state import State, model_hash
 
 _KEPT = 64
-
-# (job, round, seed) -> the memory after that round, if the caller has kept it.
-Kept = Callable[[int, int, bytes], State | None]
 
 
 def begun(job: JobContext, plan: Plan, node: int, before: State, device: str) -> StageWork:
@@ -83,7 +80,7 @@ class StageMemories:
                 break
             mine = None if kept is None else kept(job_id, number, past.manifest.seed)
             if mine is not None:
-                memory = mine
+                memory = mine.owed
                 break
             todo.append((number, digest, past))
         for number, digest, past in reversed(todo):

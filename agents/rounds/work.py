@@ -21,9 +21,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agents.jobs.job import JobContext
+from agents.jobs.outer_step import weights_of
 from agents.mechanisms.privacy import Charge
 from agents.protocol.view import View
-from agents.rounds.codec_memory import Kept, Memories
+from agents.rounds.carried import Kept
+from agents.rounds.codec_memory import Memories
 from agents.rounds.plan import Plan
 from agents.rounds.proof import ProofOfComputation
 from agents.rounds.sealing import Sealing
@@ -45,7 +47,8 @@ Outgoing = Callable[[State, State | None], State]
 
 @dataclass(frozen=True)
 class Work:
-    """What a task produced: the artefacts to publish, and the codec memory to keep.
+    """What a task produced: the artefacts to publish, and what to keep for the next round, the
+    codec's memory and the state of the inner optimizer.
 
     `inbox`: of a miner, the entries that its log came of.
     """
@@ -56,6 +59,7 @@ class Work:
     trace_root: bytes
     memory: bytes | None = None
     inbox: bytes | None = None
+    inner: bytes | None = None
 
 
 class Producer:
@@ -125,11 +129,12 @@ class Producer:
         self._context.log.info(
             "task", round=view.round_id, steps=task.steps, ranges=task.batch_ranges
         )
+        carried = self._memories.carried(view.job_id, plan, node, kept)
+        memory = carried.owed
         began = time.perf_counter()
         with self._context.metrics.busy("train"):
-            gradient, trace = self._train(job, task, before)
+            gradient, trace, inner = self._train(job, task, before, carried.inner)
         spent_s = time.perf_counter() - began
-        memory = self._memories.before(view.job_id, plan, node, kept)
         update = job.privacy.release(outgoing(gradient, memory))
         seed = plan.codec_seed(job.codec, node)
         began = time.perf_counter()
@@ -153,8 +158,10 @@ class Producer:
         )
         proof = self._proof(job, task, trace, spent_s)
         rest = None if after is None else save_state(after)
-        root = sync_root(before) if job.verification.own_start else trace.root()
-        return Work(payload, trace.to_bytes(), proof.to_bytes(), root, rest)
+        weights = weights_of(before, job.shapes)
+        root = sync_root(weights) if job.verification.own_start else trace.root()
+        gathered = None if inner is None else save_state(inner)
+        return Work(payload, trace.to_bytes(), proof.to_bytes(), root, rest, None, gathered)
 
     def local(self, job: JobContext) -> LocalData:
         """The node's own data, tokenised as the job demands.
@@ -172,19 +179,22 @@ class Producer:
             self._local[key] = LocalData(folder, job.spec, job.data)
         return self._local[key]
 
-    def _train(self, job: JobContext, task: WorkOrder, before: State) -> tuple[State, Trace | None]:
-        """The update, and the trace where one may be shown."""
+    def _train(
+        self, job: JobContext, task: WorkOrder, before: State, inner: State | None
+    ) -> tuple[State, Trace | None, State | None]:
+        """The update, the trace where one may be shown, and what the inner optimizer gathered where
+        it is kept. `inner`: what it starts from."""
         net, settings = job.net(self._device), self._context.settings.trainer
         progress = self._progress if job.privacy.unit == "none" else self._private_progress
         if job.privacy.unit == "example":
             from agents.training.private import run_private_task
 
-            return run_private_task(
-                net, task, before, self.local(job), job.privacy, progress
-            ).pseudo_gradient, None
+            private = run_private_task(net, task, before, self.local(job), job.privacy, progress)
+            return private.pseudo_gradient, None, None
         source = self.local(job) if job.spec.access == "local" else job.data
-        result = run_task(net, task, before, source, progress, settings.compile)
-        return result.pseudo_gradient, trace_of(task, result) if job.traced else None
+        result = run_task(net, task, before, source, progress, settings.compile, inner)
+        trace = trace_of(task, result) if job.traced else None
+        return result.pseudo_gradient, trace, result.inner
 
     def _progress(self, step: int, loss: float) -> None:
         self._context.metrics.loss.set(loss)

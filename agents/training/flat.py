@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from agents.training.model import build_model, hidden_matrices
+from agents.training.outer import VELOCITY
 from agents.training.slices import Chain, Slices
 from agents.training.spec import ModelSpec
 from agents.training.state import State
@@ -74,8 +75,11 @@ class FlatModule:
         }
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a state in; KeyError or RuntimeError when names or shapes differ."""
-        if state.keys() != self._spans.keys():
+        """Copy a state's weights in; KeyError or RuntimeError when names or shapes differ.
+
+        The velocity of an outer step may stand beside them: it is no part of the network."""
+        beside = {VELOCITY + name for name in self._spans}
+        if state.keys() - beside != self._spans.keys():
             raise KeyError("the state's tensor names are not those of the model")
         for name, view in self.views(self.values).items():
             view.copy_(state[name])

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """H local steps, or H gradients, from the exact round state, with a hash after each.
 
-What is done with a batch's gradient is the inner optimizer's (`agents.training.inner`).
+A state is hashed in a thread while the next batch goes through the model, and the model does not
+move before that hash is there: no copy is made, and the bytes hashed are the same. What is done
+with a batch's gradient is the inner optimizer's (`agents.training.inner`).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from agents.training.flat import FlatModel
+from agents.training.inner_state import put, taken
 from agents.training.model import next_token_loss
 from agents.training.optimizers import chosen
 from agents.training.spec import Hyperparameters
@@ -30,9 +34,12 @@ class LocalResult:
         pseudo_gradient: theta_0 - theta_H, one fp32 subtraction per element; or the mean gradient
             over the batches at theta_0, and then theta_i = theta_0 - (the sum of the first i
             gradients) / H.
-        hashes: H + 2 digests of 32 bytes: theta_0, theta after each step, pseudo_gradient.
+        hashes: H + 2 digests of 32 bytes: the state that was given, with the velocity of the outer
+            step where it has one; theta after each step; pseudo_gradient.
         losses: training loss in nats of each step, before its update.
-        seconds: wall time of each step, hashing included.
+        seconds: wall time of each step, the wait for the hash before it included.
+        inner: what the inner optimizer has gathered (`agents.training.inner_state`); None where the
+            next round starts from zero anyway.
     """
 
     state: State
@@ -40,6 +47,7 @@ class LocalResult:
     hashes: tuple[bytes, ...]
     losses: tuple[float, ...]
     seconds: tuple[float, ...]
+    inner: State | None = None
 
 
 def pick_device() -> str:
@@ -69,6 +77,7 @@ def train_local(
     rng_seed: bytes,
     on_step: Callable[[int, float], None] | None = None,
     compiled: bool = False,
+    inner: State | None = None,
 ) -> LocalResult:
     """Take one step of the inner optimizer, or one gradient, per batch, starting from ``state``.
 
@@ -80,10 +89,12 @@ def train_local(
         rng_seed: 32 bytes; seeds torch for models that draw numbers while training.
         on_step: called as (step 1..H, training loss) after each step.
         compiled: run the step through ``torch.compile`` (part of the determinism class).
+        inner: what the inner optimizer starts from; None: from zero.
 
     Raises:
         FloatingPointError: the loss or the gradient stopped being finite.
         SpecError: there is no such inner optimizer, or it refuses its options.
+        PayloadError: ``inner`` is no state of it.
     """
     net.load(state)
     torch.manual_seed(int.from_bytes(rng_seed[:8], "big", signed=True))
@@ -92,26 +103,62 @@ def train_local(
         torch.device(net.device).type, torch.bfloat16, enabled=hyper.precision == "bf16"
     )
     steps = chosen(hyper.inner, hyper.inner_options).start(net, hyper, len(batches))
+    before = 0 if inner is None else put(steps, inner)
     theta0 = net.values.clone()
-    hashes, losses, seconds = [model_hash(net.split(theta0))], [], []
-    for number, batch in enumerate(batches, start=1):
-        began = time.perf_counter()
-        net.grads.zero_()
-        with mixed:
-            loss = loss_of(net.model, batch.to(net.device))
-        loss.backward()
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            raise FloatingPointError(f"the loss of step {number} is {value}; lower the rate")
-        steps.step()
-        hashes.append(model_hash(net.split(steps.reached)))
-        losses.append(value)
-        seconds.append(time.perf_counter() - began)
-        if on_step is not None:
-            on_step(number, value)
-    final, gradient = _read(net, steps.reached), _read(net, steps.update(theta0))
-    hashes.append(model_hash(gradient))
-    return LocalResult(final, gradient, tuple(hashes), tuple(losses), tuple(seconds))
+    losses, seconds = [], []
+    with _Hashes() as hashes:
+        hashes.begin(state)
+        for number, batch in enumerate(batches, start=1):
+            began = time.perf_counter()
+            net.grads.zero_()
+            with mixed:
+                loss = loss_of(net.model, batch.to(net.device))
+            loss.backward()
+            value = float(loss.detach())
+            if not math.isfinite(value):
+                raise FloatingPointError(f"the loss of step {number} is {value}; lower the rate")
+            hashes.wait()
+            steps.step()
+            hashes.begin(net.split(steps.reached))
+            losses.append(value)
+            seconds.append(time.perf_counter() - began)
+            if on_step is not None:
+                on_step(number, value)
+        final, gradient = _read(net, steps.reached), _read(net, steps.update(theta0))
+        hashes.wait()
+        digests = (*hashes.found, model_hash(gradient))
+    gathered = taken(steps, before + len(batches)) if hyper.keeps_state else None
+    return LocalResult(final, gradient, digests, tuple(losses), tuple(seconds), gathered)
+
+
+class _Hashes:
+    """Hashes states in a thread, one after the other.
+
+    Attributes:
+        found: the digests so far.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[bytes] = []
+        self._pool = ThreadPoolExecutor(1, "state-hash")
+        self._open: Future[bytes] | None = None
+
+    def __enter__(self) -> _Hashes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def begin(self, state: Mapping[str, Tensor]) -> None:
+        """Start with a state, whose tensors nothing may write to before `wait`."""
+        self.wait()
+        self._open = self._pool.submit(model_hash, state)
+
+    def wait(self) -> None:
+        """Until the hash that was begun is among those found."""
+        if self._open is not None:
+            self.found.append(self._open.result())
+            self._open = None
 
 
 def _read(net: FlatModel, flat: Tensor) -> State:

@@ -14,11 +14,12 @@ from torch import Tensor
 from agents.mechanisms.registry import MechanismRegistry, UnknownMechanism
 from agents.training.flat import FlatModule
 from agents.training.spec import Hyperparameters, SpecError
-from agents.training.state import Shapes
+from agents.training.state import Shapes, State
 
 
 class InnerSteps(Protocol):
-    """An inner optimizer in one round; its state starts from zero."""
+    """An inner optimizer in one round. Its state starts from zero, unless `inner_state.put` sets
+    it."""
 
     def step(self) -> None:
         """Use the gradient of one batch, which lies in the network's ``grads``.
@@ -35,6 +36,15 @@ class InnerSteps(Protocol):
 
     def update(self, start: Tensor) -> Tensor:
         """fp32 [n]: the pseudo-gradient of the steps so far. ``start``: theta_0, fp32 [n]."""
+        ...
+
+    def buffers(self) -> State:
+        """What it has gathered, fp32 by name: views, on its device. Empty where it makes no steps
+        that a later round could go on from."""
+        ...
+
+    def resume(self, steps: int) -> None:
+        """Say how many steps the content of ``buffers`` comes from, before the first step."""
         ...
 
 

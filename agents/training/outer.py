@@ -23,6 +23,9 @@ from torch import Tensor
 
 from agents.mechanisms.options import check_float
 
+VELOCITY = "velocity."
+"""Before a weight's name: the name of its velocity in a model's state."""
+
 
 @dataclass(frozen=True)
 class Outer:

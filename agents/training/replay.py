@@ -20,6 +20,7 @@ def run_task(
     data: Batches,
     on_step: Callable[[int, float], None] | None = None,
     compiled: bool = False,
+    inner: State | None = None,
 ) -> LocalResult:
     """Train the task's batches from ``state``; equal bits within one determinism class.
 
@@ -30,15 +31,18 @@ def run_task(
         data: the job's data.
         on_step: called as (step, loss) after each step.
         compiled: use ``torch.compile``.
+        inner: what the inner optimizer starts from; None: from zero.
 
     Raises:
-        PayloadError: the state is not the one the task starts from.
+        PayloadError: the state is not the one the task starts from, or ``inner`` is no state of the
+            inner optimizer.
         FloatingPointError: training diverged.
     """
     if model_hash(state) != task.model_id:
         raise PayloadError("the state is not the model that the task starts from")
     batches = [data.batch(index) for index in task.batches()]
-    return train_local(net, state, batches, task.hyperparameters, task.rng_seed, on_step, compiled)
+    how = task.hyperparameters, task.rng_seed, on_step, compiled, inner
+    return train_local(net, state, batches, *how)
 
 
 def trace_of(task: WorkOrder, result: LocalResult) -> Trace:

@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from agents.mechanisms import mode, verify
+from agents.training.rate_schedule import Decay, scheduled
 
 MAX_SPEC_BYTES = 64 * 1024
 MECHANISMS = ("mode", "codec", "merge", "score", "verify", "privacy")
@@ -111,8 +112,14 @@ def is_none(block: object) -> bool:
     return block is None
 
 
+STATE_ROUNDS = 20
+MAX_STATE_ROUNDS = 64
+"""Finalized rounds that an inner optimizer's state lives at most: a verifier may have to do that
+many tasks of a node again."""
+
+
 class OptimizerSpec(_Frozen):
-    """The inner steps and the outer one. The inner state starts from zero in every round.
+    """The inner steps and the outer one.
 
     ``inner`` says what a node does with its batches, and names a file of ``agents.training.inner``:
     one step of ``adamw`` each, or ``gradient``: no step at all, only the mean of the batches'
@@ -121,13 +128,27 @@ class OptimizerSpec(_Frozen):
     ``inner_options`` go to the file, which says what they mean. Where there are none they are left
     out of the canonical bytes, so specs from before there were any keep theirs.
 
+    ``inner_state`` says what a node's inner optimizer starts a round with: nothing (``zero``), or
+    what it had gathered by the end of the last round that was accepted of this node (``kept``).
+    Kept state is zero again every ``inner_state_rounds`` finalized rounds, so whoever does a node's
+    work again has so many rounds to do again at most (``agents.rounds.codec_memory``). Both fields
+    are left out of the canonical bytes where they have their defaults.
+
     ``outer_lr`` multiplies the merged pseudo-gradient once, in fp32 (``state.apply_outer``). With
     ``outer_decay`` it follows the same warm-up and decay as the inner rate: an update of signs
     has one size whatever the loss, so nothing else would let it settle.
+
+    ``decay`` names how both rates fall from their peak after the warm-up to ``min_lr_ratio`` of it
+    in the job's last round: ``linear``, or along half a ``cosine`` (``rate_schedule``). ``linear``
+    is left out of the canonical bytes, so specs from before it keep theirs.
     """
 
     inner: Identifier = "adamw"
     inner_options: Options = Field(default_factory=dict, exclude_if=is_empty)
+    inner_state: Literal["zero", "kept"] = Field("zero", exclude_if=_is("zero"))
+    inner_state_rounds: Annotated[Int, _between(1, MAX_STATE_ROUNDS)] = Field(
+        STATE_ROUNDS, exclude_if=_is(STATE_ROUNDS)
+    )
     lr: Annotated[Float, _between(1e-8, 1.0)] = 4e-3
     warmup_rounds: Annotated[Int, _between(0, 100_000)] = 0
     min_lr_ratio: Annotated[Float, _between(0.0, 1.0)] = 0.1
@@ -141,12 +162,18 @@ class OptimizerSpec(_Frozen):
     seq_len: Annotated[Int, _between(1, 131_072)] = 64
     outer_lr: Annotated[Float, _between(1e-4, 10.0)] = 1.0
     outer_decay: Annotated[bool, Strict()] = False
+    decay: Decay = Field("linear", exclude_if=_is("linear"))
+
+    @model_validator(mode="after")
+    def _rounds_are_of_kept_state(self) -> Self:
+        if self.inner_state_rounds != STATE_ROUNDS and self.inner_state != "kept":
+            raise ValueError('inner_state_rounds belongs to inner_state "kept"')
+        return self
 
     def lr_at(self, round_number: int, rounds: int) -> float:
-        """Inner learning rate of round 0..rounds-1: linear warm-up, then linear decay.
+        """Inner learning rate of round 0..rounds-1: linear warm-up, then the decay.
 
-        Only the four basic operations in fp64, which IEEE 754 fixes; a cosine would depend on
-        the C library. A round beyond ``rounds`` keeps the last value.
+        A round beyond ``rounds`` keeps the last value.
         """
         return self._scheduled(self.lr, round_number, rounds)
 
@@ -157,11 +184,8 @@ class OptimizerSpec(_Frozen):
         return self._scheduled(self.outer_lr, round_number, rounds)
 
     def _scheduled(self, rate: float, round_number: int, rounds: int) -> float:
-        if round_number < self.warmup_rounds:
-            return rate * (round_number + 1) / (self.warmup_rounds + 1)
-        span = max(1, rounds - 1 - self.warmup_rounds)
-        progress = min(1.0, (round_number - self.warmup_rounds) / span)
-        return rate * (1.0 - (1.0 - self.min_lr_ratio) * progress)
+        place = round_number, rounds, self.warmup_rounds
+        return scheduled(rate, *place, self.decay, self.min_lr_ratio)
 
 
 class ToleranceSpec(_Frozen):
@@ -224,7 +248,8 @@ and a miner alone in its stage logs up to three events of each."""
 class OuterSpec(_Frozen):
     """The outer step with momentum (``agents.training.outer``), in the place of
     ``optimizer.outer_lr``. With ``momentum`` 0 there is no velocity, and ``rate`` does what
-    ``outer_lr`` does. ``optimizer.outer_decay`` lets the rate fall."""
+    ``outer_lr`` does. ``optimizer.outer_decay`` lets the rate fall. The velocity is a part of the
+    model (``agents.jobs.outer_step``)."""
 
     rate: Annotated[Float, _between(1e-4, 10.0)] = 0.7
     momentum: Annotated[Float, _between(0.0, 0.999)] = 0.9
@@ -314,6 +339,10 @@ class JobSpec(_Frozen):
     ``mode: pipeline`` splits the model among the nodes as the block ``pipeline`` says. Where there
     is no such block it is left out of the canonical bytes, so specs from before it keep theirs.
 
+    ``outer`` is the outer step with momentum, of a job of any mode. A pipeline may have it in its
+    own block instead, where it stood first; not in both. Where there is none it is left out of the
+    canonical bytes, so specs from before it keep theirs.
+
     ``data_licence`` is what the sponsor states about the licence of the data, such as an SPDX name
     or a URL. Nothing is computed from it; it goes with the model when that is exported. Where there
     is none it is left out of the canonical bytes, so specs from before it keep theirs.
@@ -347,6 +376,7 @@ class JobSpec(_Frozen):
         tuple[Line, ...], Field(max_length=MAX_CLASSES), AfterValidator(_different)
     ] = Field(default=(), exclude_if=is_empty)
     pipeline: PipelineSpec | None = Field(default=None, exclude_if=is_none)
+    outer: OuterSpec | None = Field(default=None, exclude_if=is_none)
     data_licence: Licence | None = Field(default=None, exclude_if=is_none)
 
     @model_validator(mode="before")
@@ -390,16 +420,25 @@ class JobSpec(_Frozen):
                 "batches_per_round of a pipeline must be between pipeline.least_passes "
                 f"{self.pipeline.least_passes} and {MAX_SAMPLES}, got {self.batches_per_round}"
             )
+        self._check_outer()
+        return self
+
+    def _check_outer(self) -> None:
+        inside = None if self.pipeline is None else self.pipeline.outer
+        if inside is not None and self.outer is not None:
+            raise ValueError("outer and pipeline.outer say the same; leave pipeline.outer out")
         if self._outer is not None and self.optimizer.outer_lr != 1.0:
+            where = "outer" if inside is None else "pipeline.outer"
             raise ValueError(
-                "pipeline.outer.rate takes the place of optimizer.outer_lr; leave outer_lr out, "
+                f"{where}.rate takes the place of optimizer.outer_lr; leave outer_lr out, "
                 f"got {self.optimizer.outer_lr}"
             )
-        return self
 
     @property
     def _outer(self) -> OuterSpec | None:
-        return None if self.pipeline is None else self.pipeline.outer
+        if self.outer is not None or self.pipeline is None:
+            return self.outer
+        return self.pipeline.outer
 
     def outer_lr_at(self, step: int) -> float:
         """Factor on the merged update of the round after ``step`` finalized ones."""
@@ -444,8 +483,9 @@ class JobSpec(_Frozen):
     def to_bytes(self) -> bytes:
         """Canonical JSON of every field, defaults included.
 
-        ``inner_options`` and ``classes`` are in it if there are any, ``pipeline`` and
-        ``data_licence`` if the spec has them.
+        ``inner_options`` and ``classes`` are in it if there are any, ``pipeline``, ``outer`` and
+        ``data_licence`` if the spec has them, ``decay``, ``inner_state`` and
+        ``inner_state_rounds`` if they are not the default.
         """
         from agents.storage.canonical import dumps
 
@@ -491,6 +531,7 @@ class Hyperparameters:
     precision: str
     inner: str = "adamw"
     inner_options: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    keeps_state: bool = False  # what the inner optimizer gathers goes into the next round
 
     @classmethod
     def of(cls, spec: JobSpec, round_number: int) -> Hyperparameters:
@@ -505,6 +546,7 @@ class Hyperparameters:
             precision=spec.precision,
             inner=inner.inner,
             inner_options=inner.inner_options,
+            keeps_state=inner.inner_state == "kept",
         )
 
 

@@ -150,9 +150,9 @@ class Attesting:
 
     def _recompute(self, job_id: int, progress: _Progress, head: Head) -> None:
         entry = self._network.ledger_entry(job_id, progress.count)
-        judge = self._judge_of(job_id)
         why, checkpoint = "", None
         try:
+            judge = self._judge_of(job_id)
             view = observe(self._network, job_id, head, entry.round_id)
             wrong = judge.result_errors(view, patient=not self._left_out(judge, view, entry))
             spec = judge.reader.models.spec(job_id)

@@ -229,7 +229,8 @@ def reexecute(inputs: RoundInputs, node: int, device: str, store: ContentStore) 
         inputs.plan.manifest, node, spec, inputs.job_id, inputs.plan.step, model_hash(inputs.before)
     )
     try:
-        own = run_task(inputs.job.net(device), task, inputs.before, inputs.job.data)
+        net, inner = inputs.job.net(device), inputs.inner(node)
+        own = run_task(net, task, inputs.before, inputs.job.data, inner=inner)
     except FloatingPointError as error:
         # Whoever did this work had nothing to send.
         return _finding(inputs, submission, violation, f"Replay does not finish: {error}.", {})

@@ -5,7 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from scripts._attacks import draws, honest, honest_work, money, riders, scores, tasks, training
+from scripts._attacks import (
+    draws,
+    honest,
+    honest_work,
+    money,
+    riders,
+    scores,
+    tasks,
+    tilting,
+    training,
+)
 from scripts._attacks import verifying as verdicts
 from scripts._attacks.attack import Attack, Outcome
 from scripts._attacks.honest import HonestWork
@@ -24,6 +34,7 @@ def attacks(numbers: TaskNumbers | None = None) -> tuple[Attack, ...]:
         *verdicts.ATTACKS,
         *riders.ATTACKS,
         *scores.ATTACKS,
+        *tilting.ATTACKS,
         *tasks.attacks(numbers or TaskNumbers()),
     )
     return tuple(sorted(found, key=lambda attack: FAMILIES.index(attack.family)))

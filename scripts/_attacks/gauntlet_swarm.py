@@ -72,7 +72,12 @@ class GauntletSwarm(Swarm):
         measure = self._yardstick(plan, {node: sent[node] for node in usable}, secret)
         found = measure.measure({node: sent[node] for node in due})
         lines = [
-            self._line(node, node in plausible, node in due or node in last, found.get(node))
+            self._line(
+                node,
+                node in plausible,
+                node in due or node in last,
+                self.stated(index, node, found),
+            )
             for node in self.nodes
         ]
         ratings = follow(previous, lines, self.options)
@@ -96,6 +101,10 @@ class GauntletSwarm(Swarm):
             ratings=ratings,
         )
         return scores
+
+    def stated(self, index: int, node: int, found: Mapping[int, Measured]) -> Measured | None:
+        """What a validator writes down of a node: what it has measured."""
+        return found.get(node)
 
     def _line(
         self, node: int, plausible: bool, evaluated: bool, measured: Measured | None

@@ -53,6 +53,16 @@ def honest_work(market: Market) -> tuple[HonestWork, ...]:
     )
 
 
-def redone(market: Market) -> Fraction:
-    """How many trainers' work each verifier is expected to do again in a first round."""
-    return sum((drawn(market, player) for player in market.trainers), Fraction(0))
+def redone(market: Market, retained: Fraction = Fraction(0)) -> Fraction:
+    """How many trainers' work each verifier is expected to do again. `retained`: of each one's pay;
+    in a first round there is none."""
+    chances = (drawn(market, player, retained=int(retained)) for player in market.trainers)
+    return sum(chances, Fraction(0))
+
+
+def breaks_even(market: Market) -> Fraction:
+    """Up to which share of its pay a trainer's computing may cost, for a verifier that does all
+    that the draw asks to be paid as much, once as much pay is retained as the job retains."""
+    trainer, verifier, _ = honest_work(market)
+    retained = market.numbers.terms.retain_rounds * trainer.pay
+    return verifier.pay / (redone(market, retained) * trainer.pay)

@@ -14,9 +14,6 @@ KNOWN: Mapping[str, str] = {
     "guess a round is free; it earns the finder's bounty if it is right",
     "tie the first scores with stake at the cap": "a third of the verifiers at twice the others' "
     "stake is half of the weight, and before any consensus a tie pays everybody alike",
-    "tilt the medians where honest scores differ": "the median is a choice between two honest "
-    "scores, and saying the lower one costs no trust",
-    "repeat the last consensus": "trust sees agreement with the others, not work",
     "fake in own pairs and block verdicts with stake": "a third of the verifiers at twice the "
     "others' stake is half of the weight, and without them no appeal finds two thirds",
     "run a task once for both lanes of own pairs": "two owners who are friends answer with one "

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from agents.jobs.publish import Terms
@@ -14,11 +15,18 @@ from scripts._attacks.attack import Attack, Outcome
 from scripts._attacks.catalogue import play
 from scripts._attacks.deployed import deployed
 from scripts._attacks.embedded import Refused
+from scripts._attacks.honest import breaks_even
 from scripts._attacks.known import KNOWN
+from scripts._attacks.market import Market, Numbers
 from scripts._attacks.table import amount
 
 _FAMILIES = ("training", "verifying", "scoring")
 _ROUNDS = 4
+MOST_RETAINED = 32  # rounds, as in TrainingJobs
+# docs/scoring.md has the table.
+_RIDERS = (
+    "Who adapts what it sends to the score earns up to 1.26 of an honest node's pay for no work."
+)
 
 
 @dataclass(frozen=True)
@@ -32,9 +40,9 @@ class Advice:
 def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
     """Play the attacks on a job with these terms and fields of a spec in this network.
 
-    Where work is done again, an attack that pays is a reason not to create the job. Where it isn't,
-    as with data that only its owner has, no term stops a node that works on its payload's form: the
-    sponsor is told what that brings.
+    An attack that pays is a reason not to create the job. Where work isn't done again, as with data
+    that only its owner has, no term stops a node that works on its payload's form. Where it is, the
+    sponsor is told whether the verifiers' cut pays for doing it.
     """
     numbers = replace(deployed(network), terms=terms, spec=dict(spec), rounds=_ROUNDS)
     numbers = replace(numbers, nodes=min(numbers.nodes, terms.max_nodes))
@@ -47,24 +55,40 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
     # What pays at any terms says nothing about these.
     found = [(attack, one) for attack, one in found if attack.name not in KNOWN]
     paying = [(attack, one) for attack, one in found if one.pays]
-    if not paying:
-        return Advice(None, (f"none of {len(found)} attacks that were played on it pays",))
-    told = "; ".join(_told(attack, one) for attack, one in paying)
     redone = verify.get(str(spec.get("verify", "reexecution"))).redone
+    notes = (_verifiers_pay(numbers),) if redone else ()
+    if not paying:
+        return Advice(None, (f"none of {len(found)} attacks that were played on it pays", *notes))
+    told = "; ".join(_told(attack, one) for attack, one in paying)
     if redone:
         return Advice(
             f"At these terms {len(paying)} of {len(found)} attacks pay: {told}. Retain more rounds "
             "(--retain-rounds), pay less for a round, or ask the committee for a slashing table "
             "that takes more; `ape run economics attacks` plays them at other numbers.",
-            (),
+            notes,
         )
     return Advice(
-        None,
-        (
-            f"nobody does this job's work again, so {len(paying)} of {len(found)} attacks pay: "
-            f"{told}. Choose verify: reexecution where the data may be seen, or let only nodes "
-            "train that you know",
-        ),
+        f"Nobody does this job's work again, so {len(paying)} of {len(found)} attacks pay: {told}. "
+        f"{_RIDERS} Choose verify: reexecution where the data may be seen, or let only nodes train "
+        "that you know.",
+        (),
+    )
+
+
+def _verifiers_pay(numbers: Numbers) -> str:
+    """Whether a verifier that does all that the draw asks is paid for it, with the figure."""
+    market = Market(numbers)
+    most, stated = breaks_even(market), numbers.terms.retain_rounds
+    once = f" once {stated} rounds' pay is retained" if stated else ""
+    said = (
+        f"a verifier that does again all that the draw asks is paid for it{once} while a round's "
+        f"training costs up to {float(most):.0%} of its pay"
+    )
+    if most >= Fraction(1, 2) or stated == MOST_RETAINED:
+        return said
+    more = replace(numbers, terms=replace(numbers.terms, retain_rounds=MOST_RETAINED))
+    return (
+        f"{said}; --retain-rounds {MOST_RETAINED} makes it {float(breaks_even(Market(more))):.0%}"
     )
 
 

@@ -54,7 +54,7 @@ _SMALL: dict[str, Any] = {
     "rounds": 40,
     "audit_sample": 0,
 }
-_SIGNS: dict[str, Any] = {
+SIGNS: dict[str, Any] = {
     "codec": "demo",
     "codec_options": {"per_chunk": 512, "decay": 0.5},
     "merge": "demo_sign",
@@ -71,9 +71,9 @@ _SIGNS: dict[str, Any] = {
         "min_lr_ratio": 0.3,
     },
 }
-_MOST_NODES = 9  # in a swarm; more would only take longer
+MOST_NODES = 9  # in a swarm; more would only take longer
 _BATCHES = 4  # a node and round
-_PARTS = 10**6  # of a contribution, for shares of pay
+PARTS = 10**6  # of a contribution, for shares of pay
 _NOISE = Fraction(1, 10)
 """Of an honest node's pay: what a score may give away beyond the share of the work. It is measured
 in few rounds, in which equal work is not paid to the unit."""
@@ -97,13 +97,13 @@ def fields_of(spec: Mapping[str, Any], nodes: int) -> dict[str, Any]:
     """A small job with the mechanisms of a spec. Its data is public: who may see it decides who can
     check the work, and no score."""
     kept = {key: value for key, value in spec.items() if key.partition("_options")[0] in _KEPT}
-    small = _SIGNS if kept.get("score") == "gauntlet" else {}
+    small = SIGNS if kept.get("score") == "gauntlet" else {}
     return {**_SMALL, **small, **kept, "batches_per_round": _BATCHES * nodes}
 
 
 def quality(numbers: Numbers, spec: Mapping[str, Any], ride: Ride) -> Fraction:
     """A rider's pay in parts of an honest node's, over rounds and seeds."""
-    nodes = min(numbers.nodes, _MOST_NODES)
+    nodes = min(numbers.nodes, MOST_NODES)
     riders = tuple(range(1, max(1, round(numbers.share * nodes)) + 1))
     send = ride.strategy(riders)
     rode = worked = 0.0
@@ -117,7 +117,7 @@ def quality(numbers: Numbers, spec: Mapping[str, Any], ride: Ride) -> Fraction:
             worked += sum(swarm.pay[node] for node in honest) / len(honest)
     finally:
         torch.set_num_threads(threads)
-    return Fraction(rode / worked).limit_denominator(_PARTS) if worked else Fraction(0)
+    return Fraction(rode / worked).limit_denominator(PARTS) if worked else Fraction(0)
 
 
 def _played(
@@ -146,17 +146,17 @@ def riding(ride: Ride, spec: Mapping[str, Any] | None = None) -> Callable[[Marke
             return Outcome(Fraction(0), Fraction(0), 0, "not played: the model is split")
         part = quality(market.numbers, fields, ride)
         capital = market.numbers.stake * len(market.evil)
-        pay = dict.fromkeys(market.honest, _PARTS) | {p: int(part * _PARTS) for p in market.evil}
+        pay = dict.fromkeys(market.honest, PARTS) | {p: int(part * PARTS) for p in market.evil}
         pay = {player: amount for player, amount in pay.items() if amount}
         redone = verify.get(str(fields.get("verify", "reexecution"))).redone
         if not redone:
             # Due is the same share of the work in an honest node's pay.
-            due = dict.fromkeys(market.honest, _PARTS)
-            due |= {p: int(ride.work * _PARTS) for p in market.evil if ride.work}
+            due = dict.fromkeys(market.honest, PARTS)
+            due |= {p: int(ride.work * PARTS) for p in market.evil if ride.work}
             found = outcome(
                 market, round_of(pay), round_of(due), market.evil, capital, note=_said(part)
             )
-            return replace(found, allowed=_uneven(market))
+            return replace(found, allowed=uneven(market))
         if not part:
             return outcome(
                 market, round_of(pay), without_evil, market.evil, capital, note="scored 0"
@@ -175,7 +175,7 @@ def _said(part: Fraction) -> str:
     return f"scores {float(part):.2f} of an honest node"
 
 
-def _uneven(market: Market) -> Fraction:
+def uneven(market: Market) -> Fraction:
     """A tenth of an honest node's pay for each of the attacker's nodes, in 1e-18 ZOO."""
     pay = Fraction(market.numbers.terms.reward_per_round, len(market.trainers))
     return _NOISE * pay * len(market.evil)
@@ -187,14 +187,14 @@ ATTACKS = (
     Attack("resend its cube, number by number", "scoring", riding(Ride(resends(cubed_merges)))),
     Attack("resend the mean of the last payloads", "scoring", riding(Ride(resends(last_payloads)))),
     Attack("do a quarter of the work", "scoring", riding(Ride(trains(0.25), 0.25))),
-    Attack("send random numbers", "gauntlet", riding(Ride(noise), _SIGNS)),
-    Attack("resend the mean of past merges", "gauntlet", riding(Ride(history), _SIGNS)),
-    Attack("add past merges to its work", "gauntlet", riding(Ride(rides(), 1.0), _SIGNS)),
+    Attack("send random numbers", "gauntlet", riding(Ride(noise), SIGNS)),
+    Attack("resend the mean of past merges", "gauntlet", riding(Ride(history), SIGNS)),
+    Attack("add past merges to its work", "gauntlet", riding(Ride(rides(), 1.0), SIGNS)),
     Attack(
         "add past merges to a quarter of the work",
         "gauntlet",
-        riding(Ride(rides(0.25), 0.25), _SIGNS),
+        riding(Ride(rides(0.25), 0.25), SIGNS),
     ),
-    Attack("do a quarter of the work", "gauntlet", riding(Ride(trains(0.25), 0.25), _SIGNS)),
-    Attack("send the mean of its own nodes", "gauntlet", riding(Ride(pools, 1.0, True), _SIGNS)),
+    Attack("do a quarter of the work", "gauntlet", riding(Ride(trains(0.25), 0.25), SIGNS)),
+    Attack("send the mean of its own nodes", "gauntlet", riding(Ride(pools, 1.0, True), SIGNS)),
 )

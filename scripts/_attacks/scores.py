@@ -2,7 +2,9 @@
 """Attacks on a job that is paid by scores: verifiers' vectors, proposals, and the consensus.
 
 The control of all is the same rounds with the attacker's verifiers saying what they measure. Its
-trainers come in both, and their work is worth nothing unless an attack says otherwise.
+trainers come in both, and their work is worth nothing unless an attack says otherwise. Whoever
+reveals what it has not measured is overruled, as the committee's agents do
+(`agents/gauntlet/disputes.py`); who reveals nothing is not.
 """
 
 from __future__ import annotations
@@ -46,12 +48,12 @@ def vectors(round_: ScoringRound, evil: Scores | None) -> dict[Player, Scores]:
 
 
 def lift_a_friend(market: Market) -> Outcome:
-    """Gives all scores to the attacker's trainer: the median is what the others say, and the
-    liar's cut goes."""
+    """Gives all scores to the attacker's trainer: the median is what the others say, the liar's
+    cut goes, and a fifth of its stake."""
 
     def deed(market: Market) -> None:
         round_ = ScoringRound(market)
-        round_.finish(vectors(round_, round_.lie))
+        round_.finish(vectors(round_, round_.lie), market.evil_verifiers)
 
     return by_verifiers(market, deed)
 
@@ -72,6 +74,7 @@ def score_first(market: Market) -> Outcome:
             round_.reveal(verifier, scores)
         round_.close(given)
         round_.pay()
+        round_.overrule(market.evil_verifiers)
 
     return by_verifiers(market, deed)
 
@@ -81,7 +84,7 @@ def give_next_to_nothing(market: Market) -> Outcome:
 
     def deed(market: Market) -> None:
         round_ = ScoringRound(market)
-        round_.finish(vectors(round_, {market.honest[0]: 1}))
+        round_.finish(vectors(round_, {market.honest[0]: 1}), market.evil_verifiers)
 
     return by_verifiers(market, deed)
 
@@ -321,74 +324,111 @@ def _at_the_cap(market: Market, play: Callable[[], Outcome]) -> Outcome:
         return play()
 
 
-def _rounds(count: int, lies: Callable[[int], bool]) -> Deed:
-    """So many rounds; in those that `lies` names the attacker's verifiers lie."""
+def _rounds(count: int, lies: Callable[[int], bool], silent: bool = False) -> Deed:
+    """So many rounds; in those that `lies` names the attacker's verifiers lie, or are `silent`."""
 
     def deed(market: Market) -> None:
+        lied = []
         for place in range(count):
             round_ = ScoringRound(market, adopted=place > 0)
-            evil = round_.lie if lies(place) else round_.truth
-            round_.finish(vectors(round_, evil))
+            if not lies(place):
+                round_.finish(vectors(round_, round_.truth))
+            elif silent:
+                round_.finish(vectors(round_, None))
+            else:
+                round_.finish(vectors(round_, round_.lie))
+                lied.append(round_)
+        for round_ in lied:  # the committee takes a day, rounds take less
+            round_.overrule(market.evil_verifiers)
 
     return deed
 
 
-def tie_the_scores(market: Market) -> Outcome:
-    """With twice the others' stake it lies in two of three rounds: they have no consensus, and the
-    newest one pays."""
+def _tie(market: Market, count: int, lies: Callable[[int], bool], note: str) -> Outcome:
+    """The better of a lie, which is overruled, and of silence, which is not."""
 
     def play() -> Outcome:
-        deed, instead = _rounds(3, lambda place: place > 0), _rounds(3, lambda place: False)
-        return by_verifiers(market, deed, "three rounds", instead, staked=2)
+        instead = _rounds(count, lambda place: False)
+        ways = (_rounds(count, lies, silent) for silent in (True, False))
+        found = [by_verifiers(market, deed, note, instead, staked=2) for deed in ways]
+        return max(found, key=lambda one: one.profit)
 
     return _at_the_cap(market, play)
+
+
+def tie_the_scores(market: Market) -> Outcome:
+    """With twice the others' stake it lies, or is silent, in two of three rounds: they have no
+    consensus, and the newest one pays."""
+    return _tie(market, 3, lambda place: place > 0, "three rounds")
 
 
 def tie_the_first_scores(market: Market) -> Outcome:
     """The same from a job's first round on: before the first consensus all who are accepted are
     paid alike, also those whose work is worth nothing."""
+    return _tie(market, 1, lambda place: True, "half of the weight, until honest stake grows")
 
-    def play() -> Outcome:
-        deed, instead = _rounds(1, lambda place: True), _rounds(1, lambda place: False)
-        note = "half of the weight, until honest stake grows"
-        return by_verifiers(market, deed, note, instead, staked=2)
 
-    return _at_the_cap(market, play)
+def _differing(market: Market, said: Callable[[int], Scores] | None, false: bool) -> Deed:
+    """A round in which the honest verifiers' scores differ by a tenth, up and down; all trainers
+    work alike. `said`: the attacker's vector, from what it has measured of each; None: that."""
+
+    def deed(market: Market) -> None:
+        round_ = ScoringRound(market)
+        fair = SCALE * 9 // 10 // len(market.trainers)
+
+        def measured(first: bool) -> Scores:
+            return {
+                player: int(fair * (1 + _DIFFER if (place % 2 == 0) == first else 1 - _DIFFER))
+                for place, player in enumerate(market.trainers)
+            }
+
+        own = dict.fromkeys(market.trainers, fair) if said is None else said(fair)
+        given: dict[Player, Scores] = dict.fromkeys(market.evil_verifiers, own)
+        for place, verifier in enumerate(market.honest_verifiers):
+            given[verifier] = measured(place % 2 == 0)
+        round_.finish(given, market.evil_verifiers if false else ())
+
+    return deed
+
+
+_DIFFERING = f"honest scores differ by {float(_DIFFER):.0%} up and down"
 
 
 def tilt_the_medians(market: Market) -> Outcome:
     """Where the honest verifiers differ by a tenth, says the lower of their scores for everybody
-    but its own trainers, and the higher one for those. Here its trainers work like all others."""
-    low, high = 1 - _DIFFER, 1 + _DIFFER
+    but its own trainers, and the higher one for those. Here its trainers work like all others. No
+    record of what it has measured gives such a vector."""
 
-    def play(tilted: bool) -> Deed:
-        def deed(market: Market) -> None:
-            round_ = ScoringRound(market)
-            fair = SCALE * 9 // 10 // len(market.trainers)
+    def tilted(fair: int) -> Scores:
+        high, low = int(fair * (1 + _DIFFER)), int(fair * (1 - _DIFFER))
+        return {p: high if p in market.evil else low for p in market.trainers}
 
-            def measured(first: bool) -> Scores:
-                return {
-                    player: int(fair * (high if (place % 2 == 0) == first else low))
-                    for place, player in enumerate(market.trainers)
-                }
+    deed, instead = _differing(market, tilted, True), _differing(market, None, False)
+    return by_verifiers(market, deed, _DIFFERING, instead)
 
-            own = dict.fromkeys(market.trainers, fair)
-            if tilted:
-                own = {p: int(fair * (high if p in market.evil else low)) for p in own}
-            given: dict[Player, Scores] = dict.fromkeys(market.evil_verifiers, own)
-            for place, verifier in enumerate(market.honest_verifiers):
-                given[verifier] = measured(place % 2 == 0)
-            round_.finish(given)
 
-        return deed
+def deny_payloads(market: Market) -> Outcome:
+    """Says of all or some others that their payloads came too late, which no public bytes deny:
+    their medians fall to the lower of the honest scores, and so does its own agreement."""
 
-    note = f"honest scores differ by {float(_DIFFER):.0%} up and down"
-    return by_verifiers(market, play(True), note, play(False))
+    def without(count: int) -> Deed:
+        def said(fair: int) -> Scores:
+            return dict.fromkeys((*market.evil, *market.honest[count:]), fair)
+
+        return _differing(market, said, False)
+
+    instead, many = _differing(market, None, False), len(market.honest)
+    tries = {
+        count: by_verifiers(market, without(count), "", instead) for count in (1, many // 2, many)
+    }
+    best = max(tries, key=lambda count: tries[count].profit)
+    return replace(tries[best], note=f"of {best} others; {_DIFFERING}")
 
 
 def repeat_the_last_consensus(market: Market) -> Outcome:
     """Measures nothing and commits to the last round's consensus: where the trainers' work stays
-    what it was it agrees, and saves what measuring costs."""
+    what it was it agrees, and saves what measuring costs. It has no record that gives these scores:
+    it names one that nobody has."""
 
     def deed(market: Market) -> None:
         scored(market)
@@ -397,7 +437,7 @@ def repeat_the_last_consensus(market: Market) -> Outcome:
         standing = dict(zip(nodes, scores, strict=True))
         round_ = ScoringRound(market, adopted=True)
         known = {p: standing[p.node] for p in market.trainers if p.node in standing}
-        round_.finish(vectors(round_, known))
+        round_.finish(vectors(round_, known), market.evil_verifiers)
 
     instead = _rounds(2, lambda place: False)
     found = by_verifiers(market, deed, "one round; it measures nothing", instead)
@@ -429,6 +469,7 @@ _PLAYS = (
     ("tie the scores with stake at the cap", tie_the_scores),
     ("tie the first scores with stake at the cap", tie_the_first_scores),
     ("tilt the medians where honest scores differ", tilt_the_medians),
+    ("say that others' payloads came too late", deny_payloads),
     ("repeat the last consensus", repeat_the_last_consensus),
 )
 ATTACKS = tuple(Attack(name, "consensus", play) for name, play in _PLAYS)

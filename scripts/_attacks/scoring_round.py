@@ -150,11 +150,19 @@ class ScoringRound:
         market.attest(self.number, market.verifiers)
         market.finalize(self.number, arrays)
 
-    def finish(self, given: Mapping[Player, Scores]) -> None:
-        """Score, close and pay."""
+    def finish(self, given: Mapping[Player, Scores], false: Sequence[Player] = ()) -> None:
+        """Score, close and pay; the committee overrules the `false` vectors among those given."""
         self.score(given)
         self.close(given)
         self.pay()
+        self.overrule([verifier for verifier in false if verifier in given])
+
+    def overrule(self, verifiers: Sequence[Player]) -> None:
+        """The committee measures again what these have revealed, and finds that it is false: what
+        they name as their records denies it, or nobody can have it."""
+        if verifiers:
+            nodes = [verifier.node for verifier in verifiers]
+            self.market.decide("ScoreConsensus", "overrule_scores", *self.place, nodes)
 
     def dutiful(self) -> dict[Player, Scores]:
         """Every verifier's vector if all are honest."""

@@ -19,6 +19,7 @@ from typing import Any, Self
 import torch
 
 from agents.jobs.job import JobContext
+from agents.jobs.outer_step import stepped
 from agents.jobs.publish import publish_job
 from agents.rounds.plan import Plan
 from agents.storage.embedded import EmbeddedStore
@@ -27,7 +28,7 @@ from agents.training.data import DataSource
 from agents.training.documents import stdlib_corpus
 from agents.training.norms import norm
 from agents.training.replay import run_task
-from agents.training.state import State, apply_outer, load_state, model_hash
+from agents.training.state import State, load_state, model_hash
 
 DEVICE = "cpu"
 _CORPUS_BYTES = 1 << 18
@@ -67,7 +68,7 @@ class Swarm(ABC):
         """Before the first round. `fields`: of the spec."""
         published = publish_job(store, stdlib_corpus(_CORPUS_BYTES), fields)
         job = JobContext(published.spec, store)
-        state = load_state(store.get(published.checkpoint_cid, _STATE_BYTES), job.shapes)
+        state = load_state(store.get(published.checkpoint_cid, _STATE_BYTES), job.kept_shapes())
         return cls(job, strategies, seed, state, pay=dict.fromkeys(strategies, 0.0))
 
     @property
@@ -108,7 +109,8 @@ class Swarm(ABC):
             self.pay[node] += shares.get(node, 0) / total if total else 0.0
         self.history.insert(0, merged)
         self.payloads.insert(0, sent)
-        self.state = apply_outer(self.state, merged, self.job.spec.outer_lr_at(self.number))
+        rate = self.job.spec.outer_lr_at(self.number)
+        self.state = stepped(self.job.spec, self.state, merged, rate)
         self.carry, self.cursor = next_carry(plan.manifest, self.nodes)
         self.number += 1
 

@@ -30,16 +30,18 @@ from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
 from agents.runtime.pace import stretched
-from agents.storage.content_store import open_store
+from agents.storage.content_store import ContentStore, open_store
 from agents.storage.sealed import new_key
 from agents.training.state import save_state
 from scripts._demo import typed
 from scripts._demo.killing import Killing
+from scripts._demo.over_ipfs import AUDITOR, SPONSOR, check_stores
 from scripts._demo.replayable import commands, keep
 from scripts._demo.run_folder import check_gas, stage
 from scripts._demo.scenario import Scenario, documents_of
 from scripts._demo.secret import KeyDesk, Sight
 from scripts._net.compiled import ROOT
+from scripts._net.ipfs_nodes import Ipfs
 from scripts._net.localnet import LocalnetSettings, build_localnet, relative
 from scripts._net.pace import paced
 from scripts._net.processes import ProcessError, Supervisor
@@ -95,6 +97,7 @@ class Options:
     time_limit_s: float
     report: Path
     chain: Callable[[], RpcNode | None] = lambda: None  # asked for once the screen is there
+    ipfs: Callable[[], Ipfs | None] = lambda: None  # also; None: all agents share a folder
 
 
 def run(options: Options) -> int:
@@ -123,11 +126,14 @@ class Demo:
 
     def run(self) -> int:
         """Start everything, watch it to the end, judge it."""
+        self.say(self.options.scenario.title)
+        self.ipfs = self.options.ipfs()
         settings = LocalnetSettings(
             trainers=self.options.trainers,
             approve_roles=False,
             by_hand=_BY_HAND,
             trainer_stake=_TRAINER_STAKE,
+            store_of=None if self.ipfs is None else self.ipfs.address,
             operator_gas=_AGENT_GAS + self.options.rounds * _ROUND_GAS,
             agent={"portable": False},  # one machine: the faster arithmetic gives the same bits
             owned_with={
@@ -136,8 +142,10 @@ class Demo:
                 if cheat.same_owner
             },
         )
-        self.say(self.options.scenario.title)
         self.net = build_localnet(self.supervisor, WORK, settings, self.say, self.options.chain())
+        if self.ipfs is not None:
+            self.say(f"no folder is shared: bytes travel over {self.ipfs.said}")
+            self.ipfs.start(self.supervisor, (SPONSOR, AUDITOR))
         self.say("registering one node of each role as its owner does, with `ape run`")
         typed.register(self.net, [self.net.seats[name] for name in _BY_HAND])
         self.say("packing the corpus and the genesis model")
@@ -150,7 +158,7 @@ class Demo:
         log = open_log("demo", path=self.net.directory / "demo.log")
         chain = ChainClient(self.net.chain.url, log)
         self.network = Network(chain, load_deployment(self.net.deployment_file))
-        self.store = open_store(str(self.net.store))
+        self.store = self.open_store(SPONSOR)
         self.wait_for_benchmarks()
         terms = paced(self.options.scenario.terms, self.net.chain.block_s)
         self.job_id = self.net.create_job(published, terms, self.options.rounds)
@@ -175,6 +183,10 @@ class Demo:
     def paced(self, seconds: float) -> float:
         """How long to wait for what takes `seconds` where a block takes one."""
         return stretched(seconds, self.net.chain.block_s)
+
+    def open_store(self, whose: str) -> ContentStore:
+        """The store of the sponsor or the auditor: of its own over IPFS, else the shared folder."""
+        return open_store(str(self.net.store) if self.ipfs is None else self.ipfs.address(whose))
 
     def say(self, text: str) -> None:
         """One line of progress."""
@@ -208,7 +220,7 @@ class Demo:
         """Put public data, spec and genesis model into the store."""
         options = self.options
         spec = {"rounds": options.rounds, **options.scenario.spec(options.trainers)}
-        store, shards = open_store(str(self.net.store)), options.scenario.shard_bytes
+        store, shards = self.open_store(SPONSOR), options.scenario.shard_bytes
         return publish_job(store, self.data.public, spec, data_key=self.key, shard_bytes=shards)
 
     def wait_for_benchmarks(self) -> None:
@@ -338,12 +350,14 @@ class Demo:
             "blocks": str(self.network.chain.head().number),
             "claim": claim.tx,
         }
+        if self.ipfs is not None:
+            facts["bytes travelled over"] = self.ipfs.said
         spent = spent_of(self.audited, self.history.label)
         if spent is not None:
             facts["privacy spent"] = str(spent)
         directory = self.options.report
         shutil.rmtree(directory, ignore_errors=True)
-        keep(self.net, directory)
+        keep(self.net, directory, self.ipfs)
         shown = self.shown()
         ledger = self.network.job(self.job_id).model
         words = attested_rounds(self.network, self.models, self.job_id)
@@ -368,7 +382,7 @@ class Demo:
             samples=self.samples(),
             spent=spent,
             standing=standing_of(self.history),
-            commands=commands(self.net, self.job_id, directory),
+            commands=commands(self.net, self.job_id, directory, self.ipfs),
         )
         page = write_report(directory, run, checkpoint)
         show(self.console, checks, facts, page)
@@ -410,6 +424,7 @@ class Demo:
             *self.sight(),
             check_gas(self.supervisor),
             self.audit(),
+            *([] if self.ipfs is None else [check_stores(self.net, self.ipfs)]),
         ]
 
     def sight(self) -> list[Check]:
@@ -429,7 +444,7 @@ class Demo:
         log = open_log("audit", path=self.net.directory / "audit.log")
         chain = ChainClient(self.net.chain.url, log)
         network = Network(chain, load_deployment(self.net.deployment_file))
-        store = open_store(str(self.net.store))
+        store = self.open_store(AUDITOR)
         found = audit_job(network, store, self.job_id, data_key=self.key)
         print_audit(found, self.console)
         self.audited = found

@@ -23,7 +23,7 @@ from agents.storage.key_release import node_reader
 from agents.storage.sealed import sealed_size
 from scripts._demo.cheats.leaker import LEAK
 from scripts._demo.cheats.prying import NOTES
-from scripts._demo.scenario import BATCHES_PER_TRAINER, Cheat, Scenario
+from scripts._demo.scenario import BATCHES_PER_TRAINER, OPTIMIZER, Cheat, Scenario
 from scripts._demo.secret import Sight
 from scripts._report.verdict import Check
 from scripts._shared.leaks import places_of, receivers, suspects_of
@@ -33,7 +33,8 @@ _PRYING, _LEAKER = "prying", "leaker"
 
 
 def _spec(trainers: int) -> dict[str, Any]:
-    return {"batches_per_round": BATCHES_PER_TRAINER * trainers}
+    # Whoever redoes work holds keys of the round's shards only, so no state comes from another one.
+    return {"batches_per_round": BATCHES_PER_TRAINER * trainers, "optimizer": dict(OPTIMIZER)}
 
 
 def _seen(sight: Sight, cheats: Mapping[str, str]) -> list[Check]:

@@ -108,8 +108,22 @@ class Scenario:
         return len(self.cheats) + len(self.peers) + self.plain
 
 
+OPTIMIZER: Mapping[str, Any] = {
+    "inner": "muon",
+    "inner_options": {"lr_ratio": 5.0},
+    "lr": 8e-3,
+    "warmup_rounds": 1,
+    "min_lr_ratio": 0.3,
+}
+"""The best of a grid on the demo's job, 8 honest nodes and 10 rounds: 2.17 nats a byte, and 2.14
+where each node's state lives on from round to round; AdamW at its best rate there 2.32."""
+
+
 def _plain_spec(trainers: int) -> dict[str, Any]:
-    return {"batches_per_round": BATCHES_PER_TRAINER * trainers}
+    return {
+        "batches_per_round": BATCHES_PER_TRAINER * trainers,
+        "optimizer": {**OPTIMIZER, "inner_state": "kept"},
+    }
 
 
 PLAIN = Scenario(

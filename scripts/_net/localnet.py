@@ -92,6 +92,7 @@ class LocalnetSettings:
     supply: int = 1_000_000_000 * ZOO
     operator_gas: int = 500_000_000  # that each agent gets ether for, on a chain of somebody else's
     approve_roles: bool = True  # else the members' agents do, as a first deed
+    store_of: Callable[[str], str] | None = None  # by seat: its own store; else all share a folder
     agent: Mapping[str, Any] = field(default_factory=dict)  # settings added to every agent's file
     trainer: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of one seat: its own
     by_hand: tuple[str, ...] = ()  # seats that their owners register and start by commands
@@ -149,7 +150,7 @@ class Localnet:
 
     @property
     def store(self) -> Path:
-        """Folder of the embedded content store that all agents share."""
+        """Folder of the embedded content store that all agents share, unless each has its own."""
         return self.directory / "store"
 
     @property
@@ -377,6 +378,7 @@ def _seats(
         "executor": settings.executors,
         "coordinator": settings.members,
     }
+    store_of = settings.store_of
     boards = [free_port() for _ in range(settings.members)]
     posts = [free_port() for _ in range(settings.trainers)]
     seats: list[Seat] = []
@@ -418,7 +420,7 @@ def _seats(
                 chain_id=chain.chain_id,
                 deployment=directory / "deployment.json",
                 keystore=keystore,
-                store=directory / "store",
+                store=directory / "store" if store_of is None else store_of(name),
                 data_dir=directory / "agents" / name,
                 **{**settings.agent, **extra},
             )

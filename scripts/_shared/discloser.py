@@ -5,7 +5,9 @@ What is due is derived from the chain each time, and what was given already is r
 on record. So a sponsor that was down, was started twice or lost everything but its key file gives
 exactly what is missing, and nobody's word decides what anybody is given:
 
-    COMMIT                   to each trainer the keys of the shards of its batches; to aggregators
+    at any time              to the committee's members, who attest models, the keys of the shards
+                             that models are measured on
+    COMMIT                   to each trainer those of the shards of its batches; to aggregators
                              and verifiers those that models are measured on
     from the draw on         to verifiers those of the nodes that are to be done again
     a case is open           to the committee's members what the case takes
@@ -110,13 +112,14 @@ class Discloser:
             yield case.round_id, wanted, 3 * MOST_FILES
 
     def _of_round(self, view: View) -> Wanted:
+        measured = self._needed.to_measure(self._job_id)
+        members = dict.fromkeys(members_keys(self._network).items(), measured)
         if view.phase != Phase.COMMIT and view.phase not in _CHECKING:
-            return {}
+            return members
         plan = self._reader.plans.of(view)
         if plan is None:
-            return {}
+            return members
         wanted: dict[int, set[int]] = defaultdict(set)
-        measured = self._needed.to_measure(self._job_id)
         for node in (*view.snapshot.aggregators, *view.snapshot.verifiers):
             wanted[node] |= measured
         if view.phase == Phase.COMMIT:
@@ -129,7 +132,7 @@ class Discloser:
         chain, registry = self._network.chain, self._network.registry
         nodes = sorted(wanted)
         publics = chain.call_many([(registry, "encryption_key_of", (node,)) for node in nodes])
-        return {
+        return members | {
             (node_reader(node), bytes(public)): frozenset(wanted[node])
             for node, public in zip(nodes, publics, strict=True)
             if any(public)

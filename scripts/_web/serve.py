@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,9 +28,11 @@ from scripts._web.api.site import Site, digest, read_deployment
 from scripts._web.follow.indexer import Indexer
 from scripts._web.index.database import only_writer, open_database
 from scripts._web.pages.routes import STATIC, problem, router
+from scripts._web.patience import PatientConnection
 
 _LEAVE_S = 3  # that requests have at the end
 _MOST_CONNECTIONS = 1_024
+_TURN_S = 0.0005  # that a thread which makes a page lets the server's loop wait
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -38,7 +41,8 @@ class Wishes:
     """What is served where.
 
     `rpc_url`: the node that the indexer asks. `browser_rpc`: the one that browsers may ask, None
-    for the wallet's own alone. `database`: its URL, None for a file in the cache folder.
+    for the wallet's own alone. `database`: its URL, None for a file in the cache folder. `names`:
+    under which the page may be asked for, beside addresses of machines.
     """
 
     rpc_url: str
@@ -48,6 +52,7 @@ class Wishes:
     host: str
     port: int
     browser_rpc: str | None
+    names: tuple[str, ...] = ()
 
 
 def html() -> Pages:
@@ -78,7 +83,7 @@ def serve(wishes: Wishes, log: Log, ready: Callable[[str], None]) -> None:
         identity = digest(raw)
         database = wishes.database or cached_database(identity, deployment.chain_id)
         engine = open_database(database)
-        site = Site(deployment, raw, chain, engine, rpc_url=wishes.browser_rpc, store=store)
+        site = Site(deployment, raw, chain, engine, wishes.browser_rpc, store, wishes.names)
         with only_writer(engine):
             indexer = Indexer(chain, deployment, site.identity, site.engine, log, site.live.told)
             site.standing = indexer.standing
@@ -94,6 +99,7 @@ def _serve(
     stop = threading.Event()
     thread = threading.Thread(target=indexer.run, args=(stop,), name="indexer", daemon=True)
     thread.start()
+    sys.setswitchinterval(_TURN_S)
     try:
         server.run(sockets=[listener])
     finally:
@@ -112,6 +118,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 create_app(site, pages),
+                http=PatientConnection,
                 log_level="warning",
                 access_log=False,
                 server_header=False,

@@ -66,13 +66,16 @@ def publish_work(
     order: WorkOrder | None = None,
     publish: bool = True,
     foreign: bool = False,
+    inner: State | None = None,
 ) -> PublishedWork:
     """Publish a node's honest work, or dishonest work: another `gradient` than it trained, or one
     trained by another `order`.
 
-    `publish` False keeps the payload back. `foreign`: claim another determinism class.
+    `publish` False keeps the payload back. `foreign`: claim another determinism class. `inner`: the
+    state that the inner optimizer starts from.
     """
-    work = make_work(tiny.job, plan, tiny.before, node.node_id, order=order, gradient=gradient)
+    place = tiny.job, plan, tiny.before, node.node_id
+    work = make_work(*place, order=order, gradient=gradient, inner=inner)
     if foreign:
         proof = work.proof.model_copy(update={"determinism_class": FOREIGN_CLASS})
         work = replace(work, proof=proof)

@@ -1,35 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A validator states losses that nobody measured: the committee measures again, and slashes it.
+"""A validator states what nobody measured: the committee measures again, and slashes it.
 
-Vito lifts one node's LossScore by 0.05 nats, and everything that follows from it is consistent: his
-record, his ratings, his vector. Vic and vera are honest. Three of the five members run their
-agents, which know nothing but the chain and the store.
+Vito lifts one node's LossScore, or measures nothing and repeats what others said, or keeps his
+record back; vic and vera are honest. Three of the five members run their agents, which know nothing
+but the chain and the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from eth_utils import keccak
 
 from agents.audit.chain.stakes import StakeBook
 from agents.audit.sources.record import Record
 from agents.coordinator import Coordinator
-from agents.gauntlet.record import ScoreRecord
+from agents.gauntlet.disputes import WITHHELD_BLOCKS
+from agents.gauntlet.record import NodeScore, ScoreRecord
 from agents.gauntlet.replay import follow, scores_of
 from agents.gauntlet.validator import Validator
+from agents.protocol.formulas import score_commitment
 from agents.protocol.median import stake_median
+from agents.protocol.numbers import SCALE
 from agents.protocol.scores import Consensus
 from agents.protocol.view import View
 from agents.storage.embedded import EmbeddedStore
+from agents.storage.errors import NotFound
 from agents.verifier import Verifier
 from tests.attacks.test_false_benchmarks import sit
-from tests.attacks.test_validators import VERIFIERS, ScoredJob
+from tests.attacks.test_validators import SALT, TRAINERS, VERIFIERS, ScoredJob
 from tests.stage.chain.agents import PASSPHRASE, RunningAgents
-from tests.stage.chain.people import Node, People
+from tests.stage.chain.people import CHAIN_ID, Node, People
 from tests.stage.memory.honest_round import TinyJob
 
 FAIR = 1_000 * 10**18
@@ -58,40 +63,87 @@ def committee(scored: ScoredJob, tmp_path: Path) -> Iterator[list[Coordinator]]:
         yield [Coordinator(context, store) for context in contexts]
 
 
-def lifted(scored: ScoredJob, record: ScoreRecord, nats: float) -> ScoreRecord:
-    """The record with one LossScore raised, and all that follows from it."""
+Change = Callable[[NodeScore], dict[str, Any]]
+
+
+def told(scored: ScoredJob, record: ScoreRecord, change: Change) -> ScoreRecord:
+    """The record with its first evaluated line changed, and all that follows from it."""
     first = next(line.node for line in record.scores if line.random is not None)
     lines = [
-        line.model_copy(update={"random": line.random + round(nats * 1e9)})
-        if line.node == first and line.random is not None
-        else line
+        line.model_copy(update=change(line)) if line.node == first else line
         for line in record.scores
     ]
     ratings = follow(None, lines, scored.options)
     scores = scores_of(lines, ratings, scored.options)
-    told = [line.model_copy(update={"score": s}) for line, s in zip(lines, scores, strict=True)]
-    return record.model_copy(update={"scores": told, "ratings": ratings})
+    return record.model_copy(
+        update={
+            "scores": [
+                line.model_copy(update={"score": score})
+                for line, score in zip(lines, scores, strict=True)
+            ],
+            "ratings": ratings,
+        }
+    )
+
+
+def more(name: str, by: float) -> Change:
+    """A line whose figure of this name is greater."""
+    return lambda line: {name: getattr(line, name) + round(by)}
+
+
+def nats(by: float) -> Change:
+    return more("random", by * 1e9)
 
 
 def lie(
-    scored: ScoredJob, verifier: Verifier, nats: float, monkeypatch: pytest.MonkeyPatch
+    scored: ScoredJob, verifier: Verifier, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From here on a verifier's records say so."""
     duty, honest = scored.of(verifier), Validator._measure
 
     def measure(self: Validator, view: View, *rest: object) -> ScoreRecord:
         record = honest(self, view, *rest)  # type: ignore[arg-type]
-        return lifted(scored, record, nats) if self is duty else record
+        return told(scored, record, change) if self is duty else record
 
     monkeypatch.setattr(Validator, "_measure", measure)
 
 
-def close(scored: ScoredJob, verifiers: Sequence[Verifier]) -> None:
-    """All commit, reveal, and somebody brings the medians."""
+def close(scored: ScoredJob, verifiers: Sequence[Verifier], repeated: bytes | None = None) -> None:
+    """All commit, reveal, and somebody brings the medians.
+
+    `repeated`: a record that vito names instead of scoring, with a vector of equal shares.
+    """
+    agents = dict(zip(VERIFIERS, verifiers, strict=True))
+    if repeated is not None:
+        del agents["vito"]
+        repeat(scored, verifiers[0], repeated, opened=False)
     for say in ("committed", "revealed"):
-        for name, verifier in zip(VERIFIERS, verifiers, strict=True):
+        for name, verifier in agents.items():
             assert scored.step(verifier, name) == f"scored: round 1, {say}"
-    view, consensus = scored.view(verifiers[0]), Consensus(verifiers[0].network)
+    if repeated is not None:
+        repeat(scored, verifiers[0], repeated, opened=True)
+    bring_the_medians(scored, verifiers[0])
+
+
+def repeat(scored: ScoredJob, reader: Verifier, record: bytes, opened: bool) -> None:
+    """Vito commits to a vector that he has not measured, or opens it."""
+    people, node = scored.people, scored.node("vito")
+    row, place = equal(scored, scored.view(reader).snapshot.nodes), (people.job, 1, node.node_id)
+    at, operator = people.scores.address, node.operator.address
+    digest = score_commitment(CHAIN_ID, at, place, operator, row, record, SALT)
+    call = (*place, row, record, SALT) if opened else (*place, digest)
+    function = "reveal_scores" if opened else "commit_scores"
+    people.chain.send(node.operator, people.scores, function, *call)
+
+
+def equal(scored: ScoredJob, nodes: Sequence[int]) -> list[int]:
+    """Equal shares of all that come."""
+    here = {scored.node(name).node_id for name in TRAINERS}
+    return [SCALE // len(here) if node in here else 0 for node in nodes]
+
+
+def bring_the_medians(scored: ScoredJob, verifier: Verifier) -> None:
+    view, consensus = scored.view(verifier), Consensus(verifier.network)
     snapshot = view.snapshot
     opened = int(view.round.opened_block)
     vectors = consensus.vectors(scored.people.job, 1, opened, snapshot)
@@ -120,7 +172,7 @@ def test_losses_that_nobody_measured__cost_a_fifth(
 ) -> None:
     scored.play()
     verifiers = [scored.verifier(name) for name in VERIFIERS]
-    lie(scored, verifiers[2], 0.05, monkeypatch)
+    lie(scored, verifiers[2], nats(0.05), monkeypatch)
     close(scored, verifiers)
     # A member looks at one vector a step, and there are three: so it is given two sittings.
     did = [*sit(scored.people, committee), *sit(scored.people, committee)]
@@ -134,6 +186,104 @@ def test_losses_that_nobody_measured__cost_a_fifth(
     assert all(slash.event.args[name] == wanted for name, wanted in slash.wanted.items())
     assert book.odd == []
     assert sit(scored.people, committee) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (more("expected", -5e7), "expected LossScore"),
+        (lambda line: {"shown": -line.shown or 1_000_000}, "of its work"),
+        (lambda line: {"failure": "out of sync by 9 steps, at most 2"}, "is not so"),
+        (lambda line: dict.fromkeys(("assigned", "random", "expected", "shown")), "no loss"),
+    ],
+)
+def test_what_the_payloads_deny__costs_a_fifth(
+    scored: ScoredJob,
+    committee: list[Coordinator],
+    monkeypatch: pytest.MonkeyPatch,
+    change: Change,
+    why: str,
+) -> None:
+    """Every figure that a score follows from is measured again, and not only the losses."""
+    scored.play()
+    verifiers = [scored.verifier(name) for name in VERIFIERS]
+    lie(scored, verifiers[2], change, monkeypatch)
+    close(scored, verifiers)
+    did = [*sit(scored.people, committee), *sit(scored.people, committee)]
+    assert any(f"scores of verifier {scored.node('vito').node_id}" in s and why in s for s in did)
+    assert stakes(scored.people) == [FAIR, FAIR, FAIR - FIFTH]
+
+
+def test_repeated_scores_without_a_record__cost_a_fifth(
+    scored: ScoredJob, committee: list[Coordinator]
+) -> None:
+    """Vito measures nothing, and names a record that nobody has. It agrees with the others; for
+    six hours it may still come."""
+    scored.play()
+    verifiers = [scored.verifier(name) for name in VERIFIERS]
+    close(scored, verifiers, keccak(text="a record that nobody has"))
+    people = scored.people
+    assert [*sit(people, committee), *sit(people, committee)] == []
+    assert stakes(people) == [FAIR] * 3
+    people.chain.mine(WITHHELD_BLOCKS + 1)
+    did = [*sit(people, committee), *sit(people, committee)]
+    assert any("nobody can have its record" in said for said in did)
+    assert stakes(people) == [FAIR, FAIR, FAIR - FIFTH]
+
+
+def test_a_record_that_comes_late__costs_nothing(
+    scored: ScoredJob, committee: list[Coordinator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its store was down when the members looked. Each of them looks again before it signs."""
+    scored.play()
+    verifiers = [scored.verifier(name) for name in VERIFIERS]
+    close(scored, verifiers)
+    people, found = scored.people, EmbeddedStore.get_digest
+    hidden = Consensus(verifiers[0].network).record(people.job, 1, scored.node("vito").node_id)
+
+    def get(self: EmbeddedStore, digest: bytes, limit: int) -> bytes:
+        if digest == hidden:
+            raise NotFound("not here")
+        return found(self, digest, limit)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(EmbeddedStore, "get_digest", get)
+        sit(people, committee)
+    people.chain.mine(WITHHELD_BLOCKS + 1)
+    assert [*sit(people, committee), *sit(people, committee)] == []
+    assert stakes(people) == [FAIR] * 3
+
+
+@pytest.mark.parametrize("lied", ["nobody", "another chain"])
+def test_repeated_scores_with_an_invented_record__cost_a_fifth(
+    scored: ScoredJob, committee: list[Coordinator], monkeypatch: pytest.MonkeyPatch, lied: str
+) -> None:
+    """His record gives the vector: it measured nobody, or it follows one that nobody has."""
+    scored.play()
+    verifiers = [scored.verifier(name) for name in VERIFIERS]
+    honest, duty = Validator._measure, scored.of(verifiers[2])
+
+    def measure(self: Validator, view: View, *rest: Any) -> ScoreRecord:
+        record = honest(self, view, *rest)
+        if self is not duty:
+            return record
+        row = equal(scored, view.snapshot.nodes)
+        unmeasured = dict.fromkeys(("assigned", "random", "expected", "shown"))
+        lines = [
+            line.model_copy(update={**unmeasured, "evaluated": False, "score": score})
+            for line, score in zip(record.scores, row, strict=True)
+        ]
+        made: dict[str, Any] = {"scores": lines}
+        if lied == "another chain":
+            made |= {"position": 7, "previous": keccak(text="one before it").hex()}
+        return record.model_copy(update=made)
+
+    monkeypatch.setattr(Validator, "_measure", measure)
+    close(scored, verifiers)
+    did = [*sit(scored.people, committee), *sit(scored.people, committee)]
+    why = "took part in the match" if lied == "nobody" else "names another record before it"
+    assert any(why in said for said in did)
+    assert stakes(scored.people) == [FAIR, FAIR, FAIR - FIFTH]
 
 
 def test_an_audit_seed_of_ones_own__costs_a_fifth(
@@ -157,17 +307,17 @@ def test_an_audit_seed_of_ones_own__costs_a_fifth(
     assert stakes(people) == [FAIR, FAIR, FAIR - FIFTH]
 
 
-@pytest.mark.parametrize("nats", [0.0, 1e-4])
+@pytest.mark.parametrize("by", [0.0, 1e-4])
 def test_honest_losses_and_those_of_another_machine__cost_nothing(
     scored: ScoredJob,
     committee: list[Coordinator],
     monkeypatch: pytest.MonkeyPatch,
-    nats: float,
+    by: float,
 ) -> None:
     """A ten-thousandth of a nat is fifty times what machines were seen to differ by."""
     scored.play()
     verifiers = [scored.verifier(name) for name in VERIFIERS]
-    lie(scored, verifiers[2], nats, monkeypatch)
+    lie(scored, verifiers[2], nats(by), monkeypatch)
     close(scored, verifiers)
     assert [*sit(scored.people, committee), *sit(scored.people, committee)] == []
     assert stakes(scored.people) == [FAIR] * 3

@@ -25,6 +25,7 @@ from tests.measure import (
     bench_codecs,
     bench_gas,
     bench_inner,
+    bench_memory,
     bench_merge,
     bench_pipeline,
     bench_privacy,
@@ -33,6 +34,7 @@ from tests.measure import (
     bench_scores,
     bench_store,
     bench_tasks,
+    bench_trainer,
     bench_web,
 )
 from tests.measure.rows import Row
@@ -46,6 +48,8 @@ GROUPS = (
     "store",
     "codecs",
     "inner",
+    "memory",
+    "trainer",
     "merge",
     "pipeline",
     "privacy",
@@ -107,6 +111,11 @@ def main(only: tuple[str, ...]) -> None:
     if "inner" in wanted:
         say("steps of the inner optimizers")
         rows += bench_inner.rows()
+    if "memory" in wanted:
+        rows += bench_memory.rows(say)
+    if "trainer" in wanted:
+        say("a trainer's inner loop")
+        rows += bench_trainer.rows()
     if "merge" in wanted:
         say("merging")
         rows += bench_merge.rows()

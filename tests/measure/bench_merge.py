@@ -25,7 +25,7 @@ import torch
 
 from agents.mechanisms import merge as merge_rules
 from agents.mechanisms import score as score_rules
-from agents.mechanisms.merge.parts import compiled
+from agents.mechanisms.merge.parts import compiled, native
 from agents.mechanisms.score import Evidence
 from tests.measure import peer_byzfl
 from tests.measure.rows import Row
@@ -151,6 +151,8 @@ def contests(
         for form, wanted in (("eager", eager_goal), ("compiled", goal)):
             able = compile_too and compiled.available()
             if form == "compiled" and not (able and compiled.warm(recipe)):
+                continue
+            if form == "compiled" and not native.warm():
                 continue
             own_call: Call = lambda rule=own: rule(payloads)  # noqa: E731
             peer_call: Call = lambda rule=peer: rule(stack)  # noqa: E731

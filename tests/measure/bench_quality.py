@@ -27,7 +27,7 @@ from tests.measure.rows import Row
 STEPS = 200
 SHORT = 40
 SEEDS = (0, 1, 2)
-SHOWN = ("adamw", "diloco", "sparse", "demo")
+SHOWN = ("adamw", "adamw-tuned", "diloco", "sparse", "sparse-muon", "demo")
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Goal:
 
 GOALS = {
     "sparse": Goal(2.60, 0.52, "SparseLoCo 2.650 at 0.515 MB"),
+    "sparse-muon": Goal(2.40, 0.52, "SparseLoCo 2.650 at 0.515 MB"),
     "demo": Goal(2.80, 0.92, "DeMo 2.898 at 0.920 MB"),
 }
 PEERS = {"adamw": "2.471", "diloco": "2.685 (seed 1: 2.764)"}
@@ -75,14 +76,14 @@ def rows(say: Callable[[str], None] = lambda _: None, full: bool = False) -> Ite
         recorded[name] = {seed: run for seed, run in found.items() if run is not None}
         if recorded[name]:
             yield row(name, list(recorded[name].values()))
-    both = sorted(recorded["sparse"].keys() & recorded["diloco"].keys())
-    if both:
-        gaps = [
-            recorded["sparse"][seed].val["1.0"] - recorded["diloco"][seed].val["1.0"]
-            for seed in both
-        ]
-        shown = ", ".join(f"{gap:+.3f}" for gap in gaps)
-        yield Row("recorded: sparse minus diloco, by seed", shown, "<= 0", max(gaps) <= 0)
+    for one, other in (("sparse", "diloco"), ("sparse-muon", "adamw-tuned")):
+        both = sorted(recorded[one].keys() & recorded[other].keys())
+        if both:
+            gaps = [
+                recorded[one][seed].val["1.0"] - recorded[other][seed].val["1.0"] for seed in both
+            ]
+            shown = ", ".join(f"{gap:+.3f}" for gap in gaps)
+            yield Row(f"recorded: {one} minus {other}, by seed", shown, "<= 0", max(gaps) <= 0)
     task = Task(0)
     for name in SHOWN:
         say(f"{name}, {SHORT} steps")

@@ -20,7 +20,7 @@ import requests
 
 from agents.storage.cid import cid_of_bytes
 from agents.storage.ipfs import IpfsStore
-from tests.agents.storage.conftest import KuboServer
+from scripts._net.kubo import KuboServer
 from tests.measure.rows import Row
 
 _SIZE = 256 << 20

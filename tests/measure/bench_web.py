@@ -219,7 +219,7 @@ async def _read(url: str, number: int, pause: float, end: float) -> tuple[list[f
 async def _get(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str
 ) -> tuple[int, bytes]:
-    writer.write(f"GET {path} HTTP/1.1\r\nhost: page\r\naccept: text/html\r\n\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\naccept: text/html\r\n\r\n".encode())
     head = await reader.readuntil(b"\r\n\r\n")
     lines = head.lower().split(b"\r\n")
     length = next(int(line[15:]) for line in lines if line.startswith(b"content-length:"))

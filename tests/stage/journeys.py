@@ -7,6 +7,7 @@ second.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,10 +20,11 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from agents.storage.embedded import EmbeddedStore
 from scripts._net.anvil import CHAIN_ID, Anvil, start_anvil
-from scripts._net.deployment import ZOO
+from scripts._net.deployment import ZOO, TaskTerms
 from scripts._net.processes import Supervisor
 from scripts._web.serve import html
 from tests.stage.chain.people import TERMS, Node, People, found
+from tests.stage.chain.tasks import FEE
 from tests.stage.island import built_island
 from tests.stage.wallet import Wallet
 from tests.stage.web import Served, served
@@ -74,6 +76,14 @@ class World:
         self.people.round = 0
         return self.people.job
 
+    def indexed(self) -> None:
+        """Wait until the page has read the chain's newest block."""
+        head = int(str(self.anvil.rpc("eth_blockNumber")), 16)
+        end = time.monotonic() + PATIENCE_MS / 1_000
+        while self.page.site.standing.block < head:
+            assert time.monotonic() < end, "the index does not follow"
+            time.sleep(0.01)
+
     def play(self, *nodes: Node) -> int:
         """Play a round in which these nodes work equally well; its number."""
         self.people.train(*nodes)
@@ -92,7 +102,8 @@ def world(directory: Path, reached: Callable[[str], str] = lambda url: url) -> I
     with Supervisor(directory / "logs") as supervisor:
         anvil = start_anvil(supervisor, directory)
         deployment = directory / "deployment.json"
-        people = found(anvil.url, ("ann", "bob"), deployment)
+        terms = TaskTerms(max_fee=FEE, fee_per_s=ZOO // 1_000)
+        people = found(anvil.url, ("ann", "bob"), deployment, tasks=terms)
         rpc_url, database = reached(anvil.url), f"sqlite:///{directory / 'index.db'}"
         with served(rpc_url, deployment, database, store=store, pages=html()) as page:
             yield World(anvil, people, page, store, deployment, rpc_url)

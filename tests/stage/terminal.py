@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Somebody at a terminal of the project's folder, who types commands as the documents print them.
 
-Every command is a process of its own. Accounts are those of an ape data folder of the test's.
+Every command is a process of its own, but for those of `here`. Accounts are those of an ape data
+folder of the test's.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from click.testing import CliRunner
+
 from agents.protocol.network import Network
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
 from agents.runtime.wallet import create_keystore
 from scripts._net.compiled import ROOT
+from scripts._wheel.command import cli
 
 PASSPHRASE = "at the terminal"
 PATIENCE_S = 240.0  # for what a network does
@@ -102,6 +106,18 @@ class Terminal:
             timeout=_COMMAND_S,
             check=False,
         )
+
+    def here(self, line: str, answers: str | None = None, fails: bool = False) -> str:
+        """Run a command as `menagerie` has it, in this process, and return what it prints.
+
+        Nothing of Python, ape and its plugins is loaded anew: a twentieth of the time of `type`.
+        """
+        runner = CliRunner(env=self._env, mix_stderr=False)
+        done = runner.invoke(cli, shlex.split(line), input=answers or "")
+        said = f"{line}\n{done.stdout}\n{done.stderr}"
+        assert done.exception is None or isinstance(done.exception, SystemExit), said
+        assert (done.exit_code != 0) == fails, said
+        return done.stderr if fails else done.stdout
 
 
 def typed_lines(text: str) -> list[str]:

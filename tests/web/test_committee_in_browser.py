@@ -5,8 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from playwright.sync_api import expect
+
+from agents.protocol.numbers import OperationState
 from scripts._net.deployment import ZOO
-from tests.stage.chain.people import VERIFIER
+from scripts._shared.operations import OPEN
+from tests.stage.chain.people import AGGREGATOR, VERIFIER
 from tests.stage.journeys import Visit, World
 
 Begin = Callable[..., Visit]
@@ -33,15 +37,15 @@ def test_appeal__the_owner_of_a_convicted_node_puts_up_the_bond(world: World, vi
 
 def test_committee__three_wallets_approve_and_one_executes(world: World, visit: Begin) -> None:
     people, chain = world.people, world.people.chain
-    node = people.enlist("judge", VERIFIER)
-    op_id = people.propose((people.registry, "approve_role", (node.node_id, VERIFIER, True)))
+    node = people.enlist("merger", AGGREGATOR)  # a verifier would change every quorum
+    op_id = people.propose((people.registry, "approve_role", (node.node_id, AGGREGATOR, True)))
     for number in (1, 2):
         wallet = world.wallet(people.members[number])
         reader = visit(wallet)
         reader.connect(wallet, "/committee")
         reader.submit("approve-operation")
         plan = reader.page.locator(".action-plan")
-        words = f"approve_role of NodeRegistry with node_id = {node.node_id}; role = 2"
+        words = f"approve_role of NodeRegistry with node_id = {node.node_id}; role = {AGGREGATOR}"
         plan.get_by_text(words).wait_for()
         reader.sign()
         assert f"It has {number + 1} of 3 approvals." in reader.result()
@@ -54,7 +58,7 @@ def test_committee__three_wallets_approve_and_one_executes(world: World, visit: 
     assert "delay is over at" in reader.refusal()
     chain.warp(people.settings.routine_delay)
     reader.carry_out("execute-operation")
-    assert chain.call(people.registry, "node", node.node_id).approved_roles == VERIFIER
+    assert chain.call(people.registry, "node", node.node_id).approved_roles == AGGREGATOR
 
 
 def test_committee__a_stranger_s_approval_is_refused_before_it_is_signed(
@@ -68,3 +72,41 @@ def test_committee__a_stranger_s_approval_is_refused_before_it_is_signed(
     reader.submit("approve-operation")
     assert "coordinator: not a member" in reader.refusal()
     assert not wallet.sent
+
+
+def test_committee__three_wallets_vote_an_operation_down(world: World, visit: Begin) -> None:
+    people, chain = world.people, world.people.chain
+    node = people.enlist("doubtful", VERIFIER)
+    op_id = people.propose((people.registry, "approve_role", (node.node_id, VERIFIER, True)))
+    quorum = len(people.members) - int(chain.call(people.coordinator, "threshold")) + 1
+    for number in range(quorum):
+        assert OperationState(chain.call(people.coordinator, "state", op_id)) in OPEN
+        wallet = world.wallet(people.members[number + 1])  # the first one proposes, elsewhere
+        reader = visit(wallet)
+        reader.connect(wallet, "/committee")
+        reader.submit("cancel-operation")
+        plan = reader.page.locator(".action-plan")
+        plan.get_by_text(f"approve_role of NodeRegistry with node_id = {node.node_id}").wait_for()
+        reader.sign()
+        assert "Your vote counts." in reader.result()
+        assert chain.call(people.coordinator, "cancel_votes", op_id) == number + 1
+    state = OperationState(chain.call(people.coordinator, "state", op_id))
+    assert state == OperationState.CANCELLED
+    reader.page.goto("/committee")
+    expect(reader.page.get_by_role("row").filter(has_text=f"0x{op_id.hex()}"[:6])).to_contain_text(
+        "cancelled"
+    )
+
+
+def test_committee__a_second_vote_of_a_member_is_refused(world: World, visit: Begin) -> None:
+    people = world.people
+    people.propose((people.registry, "approve_role", (2, VERIFIER, False)))
+    wallet = world.wallet(people.members[4])
+    reader = visit(wallet)
+    reader.connect(wallet, "/committee")
+    reader.carry_out("cancel-operation")
+    sent = len(wallet.sent)
+    reader.page.goto("/committee")
+    reader.submit("cancel-operation")
+    assert "coordinator: already voted" in reader.refusal()
+    assert len(wallet.sent) == sent

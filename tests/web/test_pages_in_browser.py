@@ -25,6 +25,11 @@ PICTURES = ROOT / "report/web"
 AXE = ISLAND / "node_modules/axe-core/axe.min.js"
 DESK = ViewportSize(width=1280, height=800)
 PHONE = ViewportSize(width=360, height=740)
+ALL = {
+    "type": "tag",
+    "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"],
+}
+CONTRAST = {"type": "rule", "values": ["color-contrast"]}
 PAGES = {
     "home": "/",
     "job": f"/jobs/{JOB}",
@@ -80,62 +85,71 @@ def _own(url: str, history: Served, said: list[str]) -> None:
         said.append(f"asked {url}")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
-def test_axe_finds_no_violation(open_page: Open, name: str, scheme: str) -> None:
-    page = open_page(PAGES[name], color_scheme=scheme, reduced_motion="reduce")
-    assert _violations(page) == []
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_violation_while_things_are_undecided(
-    browser: Browser, undecided: Underway, scheme: str
-) -> None:
-    bob, job = undecided.people.nodes["bob"].node_id, undecided.people.job
-    options: dict[str, Any] = {"color_scheme": scheme, "reduced_motion": "reduce"}
-    context = browser.new_context(base_url=undecided.page.url, viewport=DESK, **options)
-    page = context.new_page()
-    running, convicted = f"/jobs/{job}/rounds/3", f"/jobs/{job}/rounds/2"
-    for path in ("/", running, convicted, f"/nodes/{bob}", "/tasks", "/tasks/2", "/committee"):
-        page.set_viewport_size(DESK)
-        page.goto(path)
-        page.locator("main h1").wait_for()
-        assert _violations(page) == [], path
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        name = re.sub(r"\W+", "-", path).strip("-") or "home"
-        page.screenshot(path=PICTURES / f"underway-{name}-{scheme}.png", full_page=True)
-        page.set_viewport_size(PHONE)
-        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
-    context.close()
-
-
-def _violations(page: Page) -> list[tuple[str, str, str]]:
-    """What axe finds wrong in a page of which everything is opened."""
-    for details in page.locator("main details.fold").all():
-        details.evaluate("each => each.open = true")
-    page.evaluate(AXE.read_text())
-    options = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
-    found = page.evaluate("options => axe.run(document, options)", options)
-    assert len(found["passes"]) > 20
-    return [
-        (each["id"], str(node["target"]), node["failureSummary"][:300])
-        for each in found["violations"]
-        for node in each["nodes"]
-    ]
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_fits_on_a_phone(open_page: Open, name: str) -> None:
-    page = open_page(PAGES[name])
+def test_a_page_is_for_everybody(open_page: Open, name: str) -> None:
+    """One visit, because opening a page costs more than a look at it: its picture, axe, a phone."""
+    page = open_page(PAGES[name], color_scheme="light", reduced_motion="reduce")
+    _picture(page, f"{name}-light")
     page.set_viewport_size(PHONE)
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    assert wide <= PHONE["width"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     small = page.evaluate(
         """() => [...document.querySelectorAll('main button, main .button, nav a')]
         .filter(e => e.offsetParent && e.getBoundingClientRect().height < 24)
         .map(e => e.textContent)"""
     )
     assert small == []  # a finger must hit them
+    _picture(page, f"{name}-phone")
+    page.set_viewport_size(DESK)
+    assert _violations(page) == []
+    # In the dark only colours differ.
+    page.emulate_media(color_scheme="dark")
+    _picture(page, f"{name}-dark")
+    assert _violations(page, CONTRAST) == []
+
+
+def _picture(page: Page, name: str) -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    picture = PICTURES / f"{name}.png"
+    page.screenshot(path=picture, full_page=True)
+    assert picture.stat().st_size > 8_000
+
+
+def test_pages_are_for_everybody_while_things_are_undecided(
+    browser: Browser, undecided: Underway
+) -> None:
+    bob, job = undecided.people.nodes["bob"].node_id, undecided.people.job
+    options: dict[str, Any] = {"color_scheme": "light", "reduced_motion": "reduce"}
+    context = browser.new_context(base_url=undecided.page.url, viewport=DESK, **options)
+    page = context.new_page()
+    running, convicted = f"/jobs/{job}/rounds/3", f"/jobs/{job}/rounds/2"
+    for path in ("/", running, convicted, f"/nodes/{bob}", "/tasks", "/tasks/2", "/committee"):
+        page.emulate_media(color_scheme="light")
+        page.set_viewport_size(DESK)
+        page.goto(path)
+        page.locator("main h1").wait_for()
+        name = re.sub(r"\W+", "-", path).strip("-") or "home"
+        _picture(page, f"underway-{name}-light")
+        assert _violations(page) == [], path
+        page.emulate_media(color_scheme="dark")
+        _picture(page, f"underway-{name}-dark")
+        assert _violations(page, CONTRAST) == [], path
+        page.set_viewport_size(PHONE)
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
+    context.close()
+
+
+def _violations(page: Page, rules: dict[str, Any] = ALL) -> list[tuple[str, str, str]]:
+    """What axe finds wrong in a page of which everything is opened."""
+    for details in page.locator("main details.fold").all():
+        details.evaluate("each => each.open = true")
+    page.evaluate(AXE.read_text())
+    found = page.evaluate("options => axe.run(document, options)", {"runOnly": rules})
+    assert len(found["passes"]) > (20 if rules is ALL else 0)
+    return [
+        (each["id"], str(node["target"]), node["failureSummary"][:300])
+        for each in found["violations"]
+        for node in each["nodes"]
+    ]
 
 
 _FOCUSABLE = """() => [...document.querySelectorAll(
@@ -204,18 +218,27 @@ def test_an_amount_opens_into_its_wei(open_page: Open) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_whole_without_a_script(browser: Browser, history: Served, name: str) -> None:
+def test_a_page_is_whole_without_a_script(
+    scriptless: BrowserContext, open_page: Open, name: str
+) -> None:
     words = []
     for script in (True, False):
-        context = browser.new_context(base_url=history.url, java_script_enabled=script)
-        page = context.new_page()
-        page.goto(PAGES[name])
+        page = open_page(PAGES[name]) if script else scriptless.new_page()
+        if not script:
+            page.goto(PAGES[name])
         words.append(page.locator("main h1").inner_text())
         counted = page.locator("main").locator("table tr, .figures > div, .facts > dt, svg")
         words.append(str(counted.count()))
         assert page.locator("main button:visible").count() == 0 or script
-        context.close()
+        page.close()
     assert words[:2] == words[2:]
+
+
+@pytest.fixture(scope="module")
+def scriptless(browser: Browser, history: Served) -> Iterator[BrowserContext]:
+    context = browser.new_context(base_url=history.url, java_script_enabled=False)
+    yield context
+    context.close()
 
 
 _SPEED = """() => new Promise(done => {
@@ -247,17 +270,3 @@ def test_pages_are_quick(open_page: Open, capsys: pytest.CaptureFixture[str]) ->
     (PICTURES / "speed.json").write_text(json.dumps(dict(rows), indent=1))
     assert all(0 < figure["largest"] < 4_000 for _, figure in rows)
     assert all(figure["blocking"] < 2_000 for _, figure in rows)
-
-
-@pytest.mark.parametrize("look", ["light", "dark", "phone"])
-def test_pictures_of_every_page_are_kept(open_page: Open, look: str) -> None:
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    scheme = "dark" if look == "dark" else "light"
-    for name, path in PAGES.items():
-        page = open_page(path, color_scheme=scheme, reduced_motion="reduce")
-        if look == "phone":
-            page.set_viewport_size(PHONE)
-        picture = PICTURES / f"{name}-{look}.png"
-        page.screenshot(path=picture, full_page=True)
-        assert picture.stat().st_size > 8_000
-        page.context.close()

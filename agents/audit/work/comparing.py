@@ -14,6 +14,7 @@ import torch
 from agents.audit.chain.votes import Tally
 from agents.audit.sources.findings import Part
 from agents.jobs.job import JobContext
+from agents.jobs.outer_step import stepped
 from agents.mechanisms.merge import MergeRefused
 from agents.protocol.structs import Reveal
 from agents.rounds.outcome import LOSS_TOLERANCE, Merging, Outcome, disagreements
@@ -21,7 +22,7 @@ from agents.rounds.plan import Plan
 from agents.rounds.report import RoundReport
 from agents.rounds.submissions import Submission
 from agents.storage.cid import digest_of
-from agents.training.state import State, apply_outer
+from agents.training.state import State
 
 _LOSSES = ("val_loss_before", "val_loss")
 
@@ -80,7 +81,7 @@ def merge_unseen(
             merged = job.merge(gradients, [stakes[s.reveal.node] for s in good])
         except MergeRefused as error:
             refused, good = str(error), ()
-    after = apply_outer(before, merged, job.spec.outer_lr_at(step))
+    after = stepped(job.spec, before, merged, job.spec.outer_lr_at(step))
     said = report.gains()
     gains = None
     if good and job.score.needs_gains:

@@ -26,9 +26,10 @@ from agents.gauntlet.draw import round_seed
 from agents.gauntlet.fast_evaluation import Checked, Facts, check_nodes, step_size
 from agents.gauntlet.loss_score import NANO
 from agents.gauntlet.primary_evaluation import LOSS_TOLERANCE, Measured, Yardstick, median_norm
-from agents.gauntlet.record import MAX_RECORD_BYTES, NodeScore, ScoreRecord
+from agents.gauntlet.record import MAX_RECORD_BYTES, NodeScore, RecordError, ScoreRecord
+from agents.gauntlet.record_chain import LOOK_BACK, breach
+from agents.gauntlet.remeasure import denied
 from agents.gauntlet.replay import replay
-from agents.gauntlet.validator import LOOK_BACK
 from agents.jobs.job import JobContext
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.rounds.plan import Plan
@@ -64,6 +65,7 @@ class Ratings:
         self._record = record
         self._artefacts = artefacts
         self._options = options
+        self._denied: set[tuple[int, int]] = set()  # rounds and verifiers, of who was overruled
 
     def check(
         self,
@@ -91,6 +93,8 @@ class Ratings:
             found[verifier] = record
             if verifier in self._overruled(part):
                 part.remark(f"verifier {verifier}: the committee found its scores false.")
+                if self._is_denied(part, verifier, vector, record, checked):
+                    self._denied.add((part.round_id, verifier))
                 continue
             self._check_place(part, opened, verifier, vector, record)
             if seed is not None:
@@ -130,19 +134,47 @@ class Ratings:
             own = Part(part.round_id)
             for line in due:
                 self._compare_losses(own, verifier, line, measured[line.node])
-            denied = replay(record, None, self._options) if record.previous is None else []
             sentence = "the committee overruled it, but its record and its losses are right."
-            wrong = not own.holds or bool(denied) or self._is_another(part, verifier, record)
+            wrong = not own.holds or (part.round_id, verifier) in self._denied
             part.hold("losses", wrong, f"verifier {verifier}", sentence)
 
     def _overruled(self, part: Part) -> set[int]:
         events = self._record.of("ScoresOverruled", part.round_id)
         return {event.args["verifier_id"] for event in events}
 
-    def _is_another(self, part: Part, verifier: int, record: ScoreRecord) -> bool:
-        """Whether the vector that a verifier revealed is not the one of its record."""
-        events = self._record.of("ScoresRevealed", part.round_id, verifier_id=verifier)
-        return any(tuple(e.args["scores"]) != tuple(record.vector()) for e in events)
+    def _is_denied(
+        self,
+        part: Part,
+        verifier: int,
+        vector: Vector,
+        record: ScoreRecord,
+        checked: dict[int, Checked] | None,
+    ) -> bool:
+        """Whether a record is false by itself, by those before it, or by the cheap checks."""
+        past = self._past(part, verifier)
+        own = Part(part.round_id)
+        if record.vector() != list(vector.scores) or breach(record, past, self._kept):
+            return True
+        self._check_chain(own, verifier, record)
+        return not own.holds or any(
+            line.node in (checked or {}) and denied(line, (checked or {})[line.node], self._options)
+            for line in record.scores
+        )
+
+    def _past(self, part: Part, verifier: int) -> list[tuple[int, bytes]]:
+        """Rounds and digests of what a verifier revealed before, newest first."""
+        events = self._record.of("ScoresRevealed", verifier_id=verifier)
+        found = ((event.args["round_id"], event.args["record"]) for event in events)
+        return sorted((item for item in found if item[0] < part.round_id), reverse=True)
+
+    def _kept(self, digest: bytes) -> ScoreRecord | None:
+        """A record by its digest; None if it can't be had or read."""
+        try:
+            return ScoreRecord.from_bytes(self._artefacts.get_digest(digest, MAX_RECORD_BYTES))
+        except StoreUnavailable:
+            raise
+        except (StoreError, RecordError):
+            return None
 
     # -- one record ----------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inner optimizer `adamw` (arXiv 1711.05101), written out over flat vectors.
 
-Its state starts from zero in every round, and its lines are elementwise operations
-(`parts/moments.py`), so a re-execution in the same determinism class gives the same bits.
+Its lines are elementwise operations (`parts/moments.py`), so a re-execution in the same determinism
+class gives the same bits. Its state is both moments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agents.training.flat import FlatModule
 from agents.training.inner.parts.moments import Moments, clip_norm
 from agents.training.optimizers import register
 from agents.training.spec import Hyperparameters
-from agents.training.state import Shapes
+from agents.training.state import Shapes, State
 
 
 class AdamW:
@@ -40,6 +40,14 @@ class AdamW:
     def update(self, start: Tensor) -> Tensor:
         """theta_0 minus theta, one fp32 subtraction per element."""
         return start - self.net.values
+
+    def buffers(self) -> State:
+        """Both moments, in the network's layout."""
+        return dict(zip(("first", "second"), self._moments.buffers, strict=True))
+
+    def resume(self, steps: int) -> None:
+        """Both moments come from so many steps."""
+        self._moments.resume(self.hyper.betas, steps)
 
 
 @register("adamw")

@@ -17,7 +17,7 @@ from torch import Tensor
 from agents.training.flat import FlatModule
 from agents.training.optimizers import register
 from agents.training.spec import Hyperparameters
-from agents.training.state import Shapes
+from agents.training.state import Shapes, State
 
 
 class MeanGradient:
@@ -47,6 +47,13 @@ class MeanGradient:
     def update(self, start: Tensor) -> Tensor:
         """``mean``; the model did not move."""
         return self.mean
+
+    def buffers(self) -> State:
+        """None: the sum is of one round's start and of no other's."""
+        return {}
+
+    def resume(self, steps: int) -> None:
+        """Nothing depends on it."""
 
 
 @register("gradient")

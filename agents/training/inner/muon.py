@@ -7,9 +7,9 @@ Moonlight (arXiv 2502.16982, section 2.2): the update of an m x n matrix is scal
 mean for `adamw`. MuLoCo (arXiv 2505.23725) shows it inside DiLoCo. The model says which tensors are
 hidden matrices (`agents.training.model.hidden_matrices`); all others take AdamW.
 
-The state starts from zero in every round. Matrices of equal shape go through Newton-Schulz
-together. Their products are the library's, so as for the model's own, equal bits are promised
-within one determinism class.
+Its state is the momentum of the matrices and both moments of the rest. Matrices of equal shape go
+through Newton-Schulz together. Their products are the library's, so as for the model's own, equal
+bits are promised within one determinism class.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from agents.training.inner.parts.moments import Moments, clip_norm
 from agents.training.inner.parts.newton_schulz import orthogonalised
 from agents.training.optimizers import register
 from agents.training.spec import Hyperparameters
-from agents.training.state import Shapes
+from agents.training.state import Shapes, State
 
 BATCH = 2**24
 """Numbers that go through Newton-Schulz together at most, where one matrix has no more."""
@@ -37,7 +37,7 @@ BOUNDARIES = "boundaries."
 """What the names of a boundary's matrices begin with (`agents.training.slices`)."""
 
 _SCALE = 0.2  # root mean square of an AdamW update, by Moonlight
-_COPIES = 5  # the update, what it was, what it becomes, two Gram matrices that are no larger
+_COPIES = 5  # the update, what it was, what it becomes, and as much as two of products [m, m]
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -115,6 +115,18 @@ class Muon:
         """theta_0 minus theta, one fp32 subtraction per element."""
         return start - self.net.values
 
+    def buffers(self) -> State:
+        """The momentum of each stack of matrices, and both moments of each run of the rest."""
+        found = {f"momentum.{i}": stack.momentum for i, stack in enumerate(self._stacks)}
+        for i, moments in enumerate(self._rest):
+            found[f"first.{i}"], found[f"second.{i}"] = moments.buffers
+        return found
+
+    def resume(self, steps: int) -> None:
+        """All of it comes from so many steps."""
+        for moments in self._rest:
+            moments.resume(self.hyper.betas, steps)
+
 
 def _parts(names: list[str], size: int) -> Iterator[list[str]]:
     return (names[first : first + size] for first in range(0, len(names), size))
@@ -128,14 +140,14 @@ class _Stack:
     def __init__(self, values: Sequence[Tensor], grads: Sequence[Tensor], ratio: float) -> None:
         self._ratio = ratio
         self._values, self._grads = [_wide(v) for v in values], [_wide(g) for g in grads]
-        self._momentum = self._grads[0].new_zeros(len(grads), *self._grads[0].shape)
+        self.momentum = self._grads[0].new_zeros(len(grads), *self._grads[0].shape)
 
     @torch.no_grad()
     def step(self, hyper: Hyperparameters, choice: MuonChoice) -> None:
         kept, rate = choice.momentum, hyper.lr * choice.lr_ratio * self._ratio
         fresh = torch.stack(self._grads).mul_(1.0 - kept)
-        self._momentum.mul_(kept).add_(fresh)
-        change = orthogonalised(fresh.add_(self._momentum * kept), _DTYPES[choice.newton_schulz])
+        self.momentum.mul_(kept).add_(fresh)
+        change = orthogonalised(fresh.add_(self.momentum * kept), _DTYPES[choice.newton_schulz])
         change.mul_(rate * _SCALE * math.sqrt(change.shape[-1]))
         for value, part in zip(self._values, change, strict=True):
             value.mul_(1.0 - rate * hyper.weight_decay).sub_(part)

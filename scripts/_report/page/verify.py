@@ -13,7 +13,7 @@ def verify(run: Run) -> list[str]:
     if run.commands:
         lines += [
             "<p>Type this in the project's folder. It replays the run from the chain and the "
-            "store, which lie beside this page, and asks no node of this run anything:</p>",
+            "store that it names, and asks no agent of this run anything:</p>",
             f"<pre>{text(chr(10).join(run.commands))}</pre>",
         ]
         if not run.limits:

@@ -4,18 +4,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from fastapi.staticfiles import StaticFiles
 
 from scripts._web.api import explanations, metrics, reads, service, store, training, writing
-from scripts._web.api.cache import BlockCache
+from scripts._web.api.cache import BlockCache, Version
 from scripts._web.api.copies import Copies
 from scripts._web.api.guard import Guard
+from scripts._web.api.packing import PackedFiles
 from scripts._web.api.problems import answer_problems
 from scripts._web.api.site import Site
 from scripts._web.index.models import Problem
@@ -55,7 +55,7 @@ def create_app(site: Site, pages: Pages | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         lifespan=living,
-        responses={status: {"model": Problem} for status in (413, 414, 422, 503)},
+        responses={status: {"model": Problem} for status in (413, 414, 421, 422, 503)},
     )
     app.state.site = site
     app.state.writer = writing.Writer()
@@ -70,14 +70,15 @@ def create_app(site: Site, pages: Pages | None = None) -> FastAPI:
     app.include_router(metrics.router)
     if pages is not None:
         app.include_router(pages.router)
-        app.mount("/static", StaticFiles(directory=pages.static))
+        app.mount("/static", PackedFiles(pages.static))
     answer_problems(app, None if pages is None else pages.problem)
 
-    def version() -> Hashable:
-        newest = site.live.newest
-        return (newest.hash if newest else site.standing.block, site.standing.problem)
+    def version() -> Version:
+        newest, standing = site.live.newest, site.standing
+        block, hash_ = (newest.block, newest.hash) if newest else (standing.block, "")
+        return Version(block, hash_, standing.reorgs, standing.problem)
 
     app.add_middleware(BlockCache, version=version)
-    app.add_middleware(Guard, rpc_url=site.rpc_url)
+    app.add_middleware(Guard, rpc_url=site.rpc_url, names=site.names)
     app.add_middleware(metrics.Counted, metrics=app.state.metrics)
     return app

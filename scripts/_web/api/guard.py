@@ -2,11 +2,14 @@
 """What every answer carries and no request may exceed.
 
 Rule: a page may load from its own server alone, and ask that server and the chain's node that it
-names. No page may frame it.
+names. No page may frame it. It answers to names that it was given, and to addresses of machines:
+a stranger's name may have been pointed here, so that the stranger's script may read the answers.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,11 +31,17 @@ def policy(rpc_url: str | None) -> str:
     )
 
 
+_OTHER_NAME = b"This page is not served under that name. Whoever runs it may add it with --name."
+
+
 class Guard:
     """ASGI middleware: bounds requests, and adds the headers of security."""
 
-    def __init__(self, app: ASGIApp, rpc_url: str | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, rpc_url: str | None = None, names: tuple[str, ...] = ()
+    ) -> None:
         self._app = app
+        self._names = {name.lower() for name in (*names, "localhost")}
         self._headers = [
             (b"content-security-policy", policy(rpc_url).encode()),
             (b"x-content-type-options", b"nosniff"),
@@ -60,11 +69,24 @@ class Guard:
         if len(scope["query_string"]) > MOST_QUERY or len(scope["raw_path"]) > MOST_PATH:
             await _refuse(marked, 414, b"The address is too long.")
             return
+        host = next((v for k, v in scope["headers"] if k == b"host"), b"")
+        if host and not self._answers_to(host.decode("latin-1")):
+            await _refuse(marked, 421, _OTHER_NAME)
+            return
         length = next((v for k, v in scope["headers"] if k == b"content-length"), b"0")
         if not length.isdigit() or len(length) > 20 or int(length) > MOST_BODY:
             await _refuse(marked, 413, b"The request is too large.")
             return
         await self._app(scope, body.receive, marked)
+
+    def _answers_to(self, host: str) -> bool:
+        with suppress(ValueError):
+            name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+            if name in self._names:
+                return True
+            ip_address(name.partition("%")[0])
+            return True
+        return False
 
 
 class _Body:

@@ -25,7 +25,8 @@ class Site:
     """Everything that routes need. It holds no key.
 
     `rpc_url`: the node that a browser may ask, None for the wallet's own alone. `raw`: the
-    deployment file's bytes, which browsers check. `standing`: the indexer's, which writes it.
+    deployment file's bytes, which browsers check. `names`: under which the page may be asked for,
+    beside addresses of machines. `standing`: the indexer's, which writes it.
     """
 
     deployment: Deployment
@@ -34,6 +35,7 @@ class Site:
     engine: Engine
     rpc_url: str | None = None
     store: ContentStore | None = None
+    names: tuple[str, ...] = ()
     standing: Standing = field(default_factory=Standing)
     live: Live = field(default_factory=Live)
     _grace: int | None = field(default=None, init=False)

@@ -30,7 +30,7 @@ from scripts._web.api.site import Site
 from scripts._web.index import queries
 from scripts._web.index.models import At, JobSummary
 from scripts._web.index.models import Clock as RoundClock
-from scripts._web.index.reading import NotFound, NotReady, Reading, reading
+from scripts._web.index.reading import NotReady, Reading, reading
 from scripts._web.pages import curves, tasks, words
 from scripts._web.pages.accusations import told
 from scripts._web.pages.committee import committee_page
@@ -284,9 +284,7 @@ def round_(
         reports=reports,
         accused={each.node_id for each in reports},
     )
-    if money.problem:
-        shown.headers["cache-control"] = "no-store"  # it may be over in a moment
-    return shown
+    return _kept_if(not money.problem, shown)
 
 
 @router.get("/jobs/{job_id}/rounds/{round_id}/nodes/{node_id}")
@@ -388,17 +386,23 @@ Before = Annotated[int | None, Query(ge=1, le=MOST_ID)]
 @router.get("/tasks")
 def all_tasks(request: Request, site: TheSite, look: Look, before: Before = None) -> HTMLResponse:
     """The redundant tasks, newest first."""
-    found = tasks.newest(site.network, look.at.time, before)
-    return _page(request, site, look.at, "tasks.html", tasks=found.items, further=found.further)
+    found = tasks.newest(site.network, look, before)
+    given: dict[str, Any] = {"tasks": found.items, "further": found.further}
+    return _kept_if(found.whole, _page(request, site, look.at, "tasks.html", **given))
 
 
 @router.get("/tasks/{task_id}")
 def task(request: Request, site: TheSite, look: Look, task_id: JobId) -> HTMLResponse:
     """A redundant task."""
-    found = tasks.one(site.network, look, task_id)
-    if found is None:
-        raise NotFound(f"There is no task {task_id}.")
-    return _page(request, site, look.at, "task.html", task=found)
+    found, whole = tasks.one(site.network, look, task_id)
+    return _kept_if(whole, _page(request, site, look.at, "task.html", task=found))
+
+
+def _kept_if(whole: bool, page: HTMLResponse) -> HTMLResponse:
+    """Keep a page that lacks nothing; what the chain did not say may be said in a moment."""
+    if not whole:
+        page.headers["cache-control"] = "no-store"
+    return page
 
 
 @router.get("/committee")

@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Redundant tasks as the pages show them: where each stands, its lanes, who acts next.
 
-The words are those of `ape run task`. Tasks are read from the chain.
+The words are those of `ape run task`. Tasks are read from the index; only who a draw would take
+next is asked of the chain, for the tasks that are being drawn: the draw looks at every seat of its
+pool, which no event says at once. A chain that does not answer leaves that open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import sqlalchemy as sa
-
 from agents.protocol.network import Network
-from agents.storage.cid import cid_from_digest
-from agents.tasks.contract import Task, Tasks
+from agents.protocol.numbers import ZERO_DIGEST, LaneState, TaskStatus
+from agents.runtime.errors import AgentError
+from agents.storage.cid import digest_of
+from agents.tasks.contract import Appeal, Task, Tasks
 from scripts._shared.task_words import lane_rows, sentence
+from scripts._web.index import models, queries
 from scripts._web.index.reading import Reading
-from scripts._web.index.tables import EVENTS
 
 _MOST = 20  # of a page
 
@@ -30,9 +32,17 @@ class Lane:
     answer: str | None
 
 
+_NOBODY = f"0x{0:040x}"
+_UNKNOWN = (
+    "Executors are being drawn. Whom the draw takes is the chain's to say, and its node does not "
+    "answer."
+)
+
+
 @dataclass(frozen=True)
 class Shown:
-    """A task. `result`: what two executors agreed on, None without one."""
+    """A task. `result`: what two executors agreed on, None without one. `appealable`,
+    `contestable`: whether the outcome may be appealed, the verdict on it contested."""
 
     task_id: int
     status: str
@@ -43,56 +53,108 @@ class Shown:
     spec_cid: str
     result: str | None
     appealable: bool
-    created_at: int = 0
+    contestable: bool
+    created_at: int
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some tasks. `further`: the id before which older ones are, None at the end."""
+    """Some tasks. `further`: the id before which older ones are, None at the end. `whole`: nothing
+    is left open because the chain did not answer."""
 
     items: list[Shown]
     further: int | None
+    whole: bool
 
 
-def newest(network: Network, now: int, before: int | None) -> Part:
-    """Return the newest tasks, those before an id. Raises AgentError: the chain is silent."""
-    tasks = Tasks(network)
-    last = min(tasks.count(), before - 1 if before is not None else 2**62)
-    ids = list(range(last, max(0, last - _MOST), -1))
-    if not ids:
-        return Part([], None)
-    found, expected = tasks.many(ids), tasks.expected_many(ids)
-    items = [_shown(tasks, each, now, expected[each.task_id]) for each in found]
-    return Part(items, ids[-1] if ids[-1] > 1 else None)
+def newest(network: Network, look: Reading, before: int | None) -> Part:
+    """Return the newest tasks, those before an id."""
+    found = queries.tasks(look, before, limit=_MOST)
+    items, whole = _all(network, look, found.items)
+    return Part(items, int(found.next) if found.next else None, whole)
 
 
-def one(network: Network, look: Reading, task_id: int) -> Shown | None:
-    """Return a task, None if there is no such task."""
-    tasks = Tasks(network)
-    if task_id > tasks.count():
-        return None
-    created = sa.select(EVENTS.c.time).where(EVENTS.c.task_id == task_id)
-    row = look.one(created.order_by(EVENTS.c.block, EVENTS.c.log_index).limit(1))
-    task = tasks.task(task_id)
-    shown = _shown(tasks, task, look.at.time, tasks.expected(task_id))
-    return Shown(**{**vars(shown), "created_at": 0 if row is None else row["time"]})
+def one(network: Network, look: Reading, task_id: int) -> tuple[Shown, bool]:
+    """Return a task, and whether nothing of it is left open. Raises NotFound."""
+    [shown], whole = _all(network, look, [queries.task(look, task_id).task])
+    return shown, whole
 
 
-def _shown(tasks: Tasks, task: Task, now: int, expected: Sequence[int]) -> Shown:
-    appeal = tasks.appeal(task.task_id)
-    rows = lane_rows(task)
+def _all(network: Network, look: Reading, found: Sequence[models.Task]) -> tuple[list[Shown], bool]:
+    drawing = [each.task_id for each in found if each.status == "drawing"]
+    asked: dict[int, Task] = {}
+    expected: dict[int, list[int]] = {}
+    if drawing:
+        tasks = Tasks(network)
+        try:
+            asked = {task.task_id: task for task in tasks.many(drawing)}
+            expected = tasks.expected_many(drawing)
+        except AgentError:
+            asked = {}
+    now = look.at.time
+    items = [_shown(each, asked.get(each.task_id), expected, now) for each in found]
+    return items, len(asked) == len(drawing)
+
+
+def _shown(
+    found: models.Task, asked: Task | None, expected: dict[int, list[int]], now: int
+) -> Shown:
+    task, appeal = task_of(found), appeal_of(found)
+    words = _UNKNOWN
+    if task.status != TaskStatus.DRAWING:
+        words = sentence(task, appeal, now, ())
+    elif asked is not None:
+        words = sentence(asked, appeal, now, expected[found.task_id])
+    lanes = zip(found.lanes, lane_rows(task), strict=True)
     return Shown(
-        task_id=task.task_id,
-        status=task.status.name.lower(),
-        sentence=sentence(task, appeal, now, expected),
-        lanes=tuple(
-            Lane(node, row[2], f"0x{answer.hex()}" if answer.strip(b"\0") else None)
-            for node, answer, row in zip(task.nodes, task.answers, rows, strict=True)
-            if node
-        ),
-        fee=task.fee,
-        creator=task.creator,
-        spec_cid=cid_from_digest(task.spec),
-        result=None if task.result is None else f"0x{task.result.hex()}",
-        appealable=task.appealable(now),
+        task_id=found.task_id,
+        status=found.status,
+        sentence=words,
+        lanes=tuple(Lane(lane.node_id, row[2], lane.answer) for lane, row in lanes),
+        fee=found.fee,
+        creator=found.creator,
+        spec_cid=found.spec_cid,
+        result=found.result,
+        appealable=found.appealable,
+        contestable=appeal.standing and now <= appeal.deadline,
+        created_at=found.created_at,
     )
+
+
+def task_of(found: models.Task) -> Task:
+    """Return a task of the index as the contract has it, but for what only a draw needs."""
+    return Task(
+        task_id=found.task_id,
+        status=TaskStatus[found.status.upper()],
+        creator=found.creator,
+        class_id=found.class_id,
+        spec=digest_of(found.spec_cid),
+        fee=found.fee,
+        run_s=found.run_s,
+        time=found.time or 0,
+        seed_block=found.seed_block,
+        draw_until=0,
+        nodes=tuple(lane.node_id for lane in found.lanes),
+        states=tuple(LaneState[lane.state.upper()] for lane in found.lanes),
+        answers=tuple(_digests(lane.answer for lane in found.lanes)),
+        wanted=0,
+    )
+
+
+def appeal_of(found: models.Task) -> Appeal:
+    """Return the appeal against a task of the index; all zero where there was none."""
+    [verdict] = _digests([found.verdict])
+    appealed = found.appellant is not None
+    return Appeal(
+        appellant=found.appellant or _NOBODY,
+        status=TaskStatus[found.status.upper()] if appealed else TaskStatus.NONE,
+        decided_at=int(appealed),
+        deadline=found.appeal_until or 0,
+        result=verdict,
+        overturned=found.overturned,
+        objector=found.objector or _NOBODY,
+    )
+
+
+def _digests(said: Iterable[str | None]) -> Iterable[bytes]:
+    return (ZERO_DIGEST if each is None else bytes.fromhex(each[2:]) for each in said)

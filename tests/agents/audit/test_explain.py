@@ -18,8 +18,10 @@ from agents.audit.explain import Explained, Explainer, Explanation, Step, credit
 from agents.audit.sources.record import Record
 from agents.runtime.errors import ConfigError
 from scripts._net.compiled import ROOT
+from scripts._report.verdict import check_explained
 from tests.stage.chain.finished_job import CONTESTED, JOB, UNPUNISHED, FinishedJob
 from tests.stage.chain.finished_scored_job import FinishedScoredJob
+from tests.stage.chain.finished_tasks import FinishedTasks
 from tests.stage.chain.lying_sources import lying_network, truth
 
 
@@ -91,6 +93,14 @@ def test_explained__of_a_scored_job_too(scored: FinishedScoredJob) -> None:
         )
     assert total == Counter(record.payees)
     assert factors
+
+
+def test_explained__beside_redundant_tasks(tasked: FinishedTasks) -> None:
+    """Tasks are paid apart from rounds; what the pool credits is explained to the last unit."""
+    verdict = check_explained(tasked.network)
+    assert verdict.holds, verdict.sentence
+    payments = int(verdict.sentence.split()[0])
+    assert payments > 0
 
 
 def test_explained__what_happened_in_words(finished: FinishedJob) -> None:

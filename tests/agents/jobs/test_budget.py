@@ -85,20 +85,19 @@ def test_weights_and_a_batch_by_hand() -> None:
 def test_a_spec_beyond_the_machine_is_refused(changes: dict[str, Any], words: str) -> None:
     spec = spec_of(**changes)
     with pytest.raises(SpecError, match=words):
-        check_spec(spec, template(spec.model), False, 8 * GIB)
+        check_spec(spec, needs(spec, template(spec.model)), 8 * GIB)
 
 
 def test_the_limit_is_the_last_byte() -> None:
     spec = spec_of()
-    shapes = template(spec.model)
-    asked = needs(spec, shapes).memory
-    check_spec(spec, shapes, False, asked)
+    asked = needs(spec, template(spec.model))
+    check_spec(spec, asked, asked.memory)
     with pytest.raises(SpecError, match="training takes about"):
-        check_spec(spec, shapes, False, asked - 1)
+        check_spec(spec, asked, asked.memory - 1)
     rows = spec_of(
         batches_per_round=MAX_ROUND_ROWS // 32, optimizer={"batch_size": 32, "seq_len": 2}
     )
-    check_spec(rows, shapes, False, 8 * GIB)
+    check_spec(rows, asked, 8 * GIB)
 
 
 def test_a_batch_may_not_ask_for_more_shards_than_are_fetched() -> None:

@@ -30,6 +30,7 @@ FREE = {
     **GRADIENT,
 }
 MUON = {"optimizer": {"inner": "muon", "batch_size": 2, "seq_len": 16}}
+KEPT = {"batch_size": 2, "seq_len": 16, "inner_state": "kept"}
 UNTIED = {**tiny_model(16, 24, 16, layers=2), "tie_embeddings": False}
 PIPELINE = {
     "mode": "pipeline",
@@ -57,6 +58,32 @@ def unlike_shapes(job: JobContext) -> list[str]:
     [
         ({"privacy": "dp_sgd"}, 'needs access "local"'),
         ({"privacy": "dp_sgd", "access": "encrypted"}, "sealing the data changes nothing of that"),
+        ({"optimizer": KEPT, **LOCAL}, "nobody does a node's earlier rounds again"),
+        ({**FREE, "optimizer": {**KEPT, "inner": "gradient"}}, "has no state"),
+        ({**PIPELINE, "optimizer": KEPT}, "starts from zero with every miner and round"),
+        (
+            {
+                "optimizer": {**KEPT, "inner_state_rounds": 6},
+                "codec": "sparse",
+                "codec_options": {"memory_rounds": 4},
+            },
+            "one must divide the other",
+        ),
+        ({"optimizer": KEPT, "precision": "bf16"}, "would be found INVALID"),
+        (
+            {
+                "optimizer": {
+                    **KEPT,
+                    "inner": "muon",
+                    "inner_options": {"newton_schulz": "bf16"},
+                }
+            },
+            "needs exactly one determinism class in classes, and there are 0",
+        ),
+        (
+            {"optimizer": KEPT, "precision": "bf16", "classes": ["abacus", "slide rule"]},
+            "in classes, and there are 2",
+        ),
         ({**FREE, "access": "encrypted"}, "every validator would need every key"),
         ({"classes": ["abacus"], **LOCAL}, 'classes need verify "reexecution"'),
         ({"classes": ["abacus"], **NOISE, "merge": "mean"}, 'don.t go with privacy "gaussian"'),
@@ -137,6 +164,8 @@ def test_a_bad_combination_is_refused_with_the_reason(
         {"codec": "sparse", "merge": "geometric_median", "score": "alignment"},
         {"codec": "polytope", "merge": "mean", "score": "batches", **AGGREGATE},
         {"privacy": "dp_sgd", "codec": "polytope", "merge": "multi_krum", **LOCAL, **MUON},
+        {"optimizer": KEPT},
+        {"optimizer": KEPT, "precision": "bf16", "classes": ["abacus"]},
         PIPELINE,
         {**PIPELINE, "score": "clasp", "score_options": {"threshold": 6.0}},
         FREE,

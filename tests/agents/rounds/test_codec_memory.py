@@ -12,28 +12,26 @@ import torch
 
 import agents.rounds.codec_memory as memory_module
 from agents.protocol.numbers import Violation
+from agents.rounds.carried import Carried
 from agents.rounds.codec_memory import Memories
 from agents.rounds.models import Models
-from agents.rounds.plan import Plan, Plans
+from agents.rounds.plan import Plans
 from agents.rounds.submissions import fetch
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import StoreError
-from agents.training.assignment import assign, next_carry
 from agents.training.state import State
 from agents.verify.spot_checks import reexecute
 from tests.stage.memory.honest_round import (
     DEVICE,
     NODES,
     SEED,
-    WEIGHTS,
-    ChainFacts,
     HonestRound,
     make_honest_round,
     make_work,
 )
+from tests.stage.memory.honest_run import SECOND, HonestRun
 
 SPARSE = {"codec": "sparse", "codec_options": {"memory_rounds": 2}, "merge": "mean"}
-SECOND = b"\x22" * 32
 
 
 @pytest.fixture(scope="module")
@@ -47,31 +45,15 @@ def same(one: State | None, other: State | None) -> bool:
     return all(torch.equal(one[name], other[name]) for name in one)
 
 
-class Run:
-    """Rounds of one job, played honestly, with each node's memory kept as a trainer keeps it."""
+class Run(HonestRun):
+    """With each node's memory kept as a trainer keeps it."""
 
     def __init__(self, tiny: HonestRound) -> None:
-        """One round is final, in which everyone was accepted."""
-        self.tiny, self.facts = tiny, ChainFacts(tiny.published)
-        self.facts.open(1, SEED)
-        outcome = tiny.compute(tiny.honest())
-        self.facts.record(1, outcome, tiny.store)
+        super().__init__(tiny)
         self.kept: dict[int, State | None] = {}
         for node, work in tiny.works.items():
             decoded = tiny.job.codec.decode(work.payload, tiny.job.shapes, tiny.plan.manifest.seed)
             self.kept[node] = tiny.job.codec.remember(work.gradient, None, decoded)
-        self.before = outcome.state
-        self.carry, self.cursor = next_carry(tiny.plan.manifest, NODES)
-
-    def next(self, seed: bytes, step: int, number: int) -> Plan:
-        self.facts.open(number, seed)
-        manifest = assign(seed, NODES, WEIGHTS, self.tiny.job.spec, self.carry, self.cursor)
-        return Plan(manifest, step, self.carry, self.cursor)
-
-    def memories(self) -> Memories:
-        models = Models(self.facts, self.tiny.store)
-        plans = Plans(self.facts, models)
-        return Memories(self.facts, self.tiny.store, models, plans, DEVICE)
 
 
 @pytest.fixture
@@ -108,9 +90,9 @@ def test_a_trainers_own_copy_is_used_instead_of_its_work(run: Run) -> None:
     own = {name: torch.ones(shape) for name, shape in run.tiny.job.shapes.items()}
     asked = []
 
-    def kept(job_id: int, round_id: int, seed: bytes) -> State | None:
+    def kept(job_id: int, round_id: int, seed: bytes) -> Carried:
         asked.append((job_id, round_id, seed))
-        return own
+        return Carried(own)
 
     assert run.memories().before(1, plan, 5, kept) is own
     assert asked == [(1, 1, SEED)]
@@ -165,7 +147,7 @@ def test_a_node_whose_work_nobody_redoes_starts_empty_without_its_copy(
     run = Run(make_honest_round(EmbeddedStore(tmp_path), **{**SPARSE, **changes}))
     plan = run.next(SECOND, 1, 2)
     assert run.memories().before(1, plan, 5, lambda *place: None) is None
-    assert same(run.memories().before(1, plan, 5, lambda *place: run.kept[5]), run.kept[5])
+    assert same(run.memories().before(1, plan, 5, lambda *place: Carried(run.kept[5])), run.kept[5])
     assert run.kept[5] is not None
 
 
@@ -175,7 +157,7 @@ def test_a_round_that_nobody_could_have_trained_leaves_the_memory_alone(
     """Its payload was not looked at in time; that must not stop the audit of the next round."""
     plan = run.next(SECOND, 1, 2)
 
-    def diverges(*arguments: object) -> None:
+    def diverges(*arguments: object, **named: object) -> None:
         raise FloatingPointError("the loss is not finite")
 
     monkeypatch.setattr(memory_module, "run_task", diverges)

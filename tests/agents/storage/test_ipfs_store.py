@@ -228,13 +228,13 @@ def test_reading_stops_at_the_bound_even_if_the_daemon_ignores_it(
     cid = ipfs.put_bytes(SMALL)
     kubo.plant(cid, bytes(64 << 20))
     handler = kubo.RequestHandlerClass
-    answer = handler._answer
+    answer = handler.answer
 
     def unbounded(self: Any, call: str, options: dict[str, str], body: bytes, fault: str) -> None:
         options.pop("length", None)
         answer(self, call, options, body, fault)
 
-    monkeypatch.setattr(handler, "_answer", unbounded)
+    monkeypatch.setattr(handler, "answer", unbounded)
     with pytest.raises(TooLarge):
         ipfs.get(cid, 1000)
     assert kubo.sent < 32 << 20

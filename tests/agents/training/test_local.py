@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import pytest
@@ -238,3 +239,21 @@ def test_the_device_is_named_for_people() -> None:
     assert device_of("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
     assert device_name("cpu") == f"CPU, {torch.get_num_threads()} threads"
     assert device_name("cuda:99") == "not here"
+
+
+def test_the_model_waits_for_the_hash_of_each_state(
+    tiny_spec: SpecBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = tiny_spec()
+    net, state, batches = start(spec, 4)
+    hyper = Hyperparameters.of(spec, 0)
+    ends = [train_local(net, state, batches[:count], hyper, SEED).state for count in range(5)]
+
+    def slow(tensors: dict[str, Tensor]) -> bytes:
+        time.sleep(0.05)  # a step of this model takes a few milliseconds
+        return model_hash(tensors)
+
+    monkeypatch.setattr("agents.training.local.model_hash", slow)
+    found = train_local(net, state, batches, hyper, SEED)
+    assert found.hashes[:-1] == tuple(model_hash(end) for end in ends)
+    assert found.hashes[-1] == model_hash(found.pseudo_gradient)

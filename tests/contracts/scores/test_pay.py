@@ -75,7 +75,8 @@ def test_distrusted_verifier__what_it_loses_goes_to_the_trainers(stage: ScoreSta
     round_id = stage.to_scored(HONEST, HONEST, LIE)
     stage.finish(round_id)
     each = VERIFIER_CUT // 3
-    factor = BPS * 15_535 // SCALE
+    trust = BPS * 15_535 // SCALE
+    factor = trust * trust // BPS
     assert verifiers_paid(stage) == [each, each, each * factor // BPS]
     amount = REWARD - PROPOSER_CUT - sum(verifiers_paid(stage))
     assert trainers_paid(stage) == split(HONEST, amount)
@@ -202,7 +203,8 @@ def test_verifier_that_proposes__its_proposers_cut_is_not_scaled(stage: ScoreSta
     stage.job.propose(round_id, player=liar)
     stage.job.attest(round_id)
     stage.system.results.finalize(1, 1, stage.job.ids, stage.job.shares)
-    factor = BPS * 15_535 // SCALE
+    trust = BPS * 15_535 // SCALE
+    factor = trust * trust // BPS
     assert verifiers_paid(stage)[2] == PROPOSER_CUT + VERIFIER_CUT // 3 * factor // BPS
     check_money(stage)
 

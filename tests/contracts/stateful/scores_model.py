@@ -261,7 +261,7 @@ class JobModel:
             return 0
         if not sum(s.consensus) or not s.best:
             return BPS
-        return BPS * self.trusts[verifier] // s.best
+        return BPS * self.trusts[verifier] ** 2 // s.best**2
 
     def finalize(self) -> None:
         need(self.can_finalize(), "results: not finalizable")

@@ -2,9 +2,9 @@
 """The trainer of the quality study: does what a job would do, without chain and store.
 
 Payloads go through the codec's own encode, decode and remember, are merged by the project's own
-rules and applied by `apply_outer`; inner steps are the project's. Two things differ from a job's:
-the inner rate follows the anchors' cosine within a round too, and an optimizer's state lives on
-from round to round where the method says so, as in the anchors.
+rules and applied by `apply_outer` or `Outer`; inner steps are the project's. Two things differ from
+a job's: the inner rate follows the anchors' cosine within a round too, and an optimizer's state
+lives on from round to round where the method says so, as in the anchors.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from agents.mechanisms import codec as codecs
 from agents.mechanisms import merge as merge_rules
 from agents.training.model import next_token_loss
 from agents.training.optimizers import chosen
+from agents.training.outer import Outer
 from agents.training.spec import Hyperparameters
 from agents.training.state import State, apply_outer
+from scripts._demo.cheats.poisoner import ATTACKS
 from scripts._figures.text import schedule
 from tests.measure.quality.task import PEERS, Task
 
@@ -46,6 +48,11 @@ class Method:
         keep: whether a peer's optimizer state lives on in the next round.
         codec, merge: name and options.
         inner: the inner optimizer, name and options; unused by `gradient`.
+        momentum: of the outer step (`agents.training.outer`); 0 has no velocity.
+        poisoners: so many of the eight peers poison, the first ones.
+        poison: what they send, by the names of the demo's poisoner.
+        absent_every: each peer misses one round in so many, in turn; 0 for never.
+        forgets: whether a peer that was absent comes back with an empty memory.
     """
 
     kind: Literal["central", "diloco", "local", "gradient"]
@@ -57,6 +64,11 @@ class Method:
     codec: tuple[str, Mapping[str, Any]] = ("dense", {})
     merge: tuple[str, Mapping[str, Any]] = ("mean", {})
     inner: tuple[str, Mapping[str, Any]] = ("adamw", {})
+    momentum: float = 0.0
+    poisoners: int = 0
+    poison: str = "sign_flip"
+    absent_every: int = 0
+    forgets: bool = False
 
 
 @dataclass
@@ -129,15 +141,23 @@ class Trainer:
         method = self.method
         codec = codecs.get(method.codec[0])(**method.codec[1])
         merge = merge_rules.get(method.merge[0])(**method.merge[1])
-        state = self.task.genesis
+        state = dict(self.task.genesis)
+        velocity = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
         momentum = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
         memories: list[State | None] = [None] * PEERS
         for first in range(0, self.steps, method.every):
             last = min(first + method.every, self.steps)
             seed = hashlib.sha256(f"quality {first}".encode()).digest()
             payloads, sizes = [], []
+            number = first // method.every
             for peer in range(PEERS):
+                if method.absent_every and (number + peer) % method.absent_every == 0:
+                    if method.forgets:
+                        memories[peer] = None
+                    continue
                 update = self._update(state, peer, first, last)
+                if peer < method.poisoners:
+                    update = ATTACKS[method.poison](update)
                 began = time.process_time()
                 data = codec.encode(update, memories[peer], seed)
                 payloads.append(codec.decode(data, self.task.shapes, seed))
@@ -152,7 +172,14 @@ class Trainer:
             rate = method.outer_lr
             if method.outer_decays:
                 rate *= schedule(last - 1, self.steps)
-            state = apply_outer(state, merged, rate)
+            if method.momentum:
+                outer = Outer(rate, method.momentum)
+                for name in state:
+                    state[name], velocity[name] = outer.step(
+                        state[name], merged[name], velocity[name]
+                    )
+            else:
+                state = apply_outer(state, merged, rate)
             self._exchanged(last, max(sizes), state)
 
     def _update(self, state: State, peer: int, first: int, last: int) -> State:

@@ -47,10 +47,10 @@ def test_a_family_is_played__nothing_pays() -> None:
 
 
 def test_a_family_is_played_and_what_is_known_to_pay_is_said() -> None:
-    said = " ".join(run("--family", "consensus").split())
+    said = " ".join(run("--family", "verifying").split())
     named = re.search(r"(\d+) of \d+ attacks pay: (.*?)\.", said)
     assert named is not None
-    paying = {name.removeprefix("consensus: ") for name in named[2].split("; ")}
+    paying = {name.removeprefix("verifying: ") for name in named[2].split("; ")}
     assert len(paying) == int(named[1]) and paying <= set(KNOWN)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -72,7 +73,20 @@ def test_terms_that_the_contracts_refuse_end_in_a_note(network: Network) -> None
     assert found.refused is None and "jobs: bad window" in found.notes[0]
 
 
-def test_a_job_that_nobody_checks_is_told_of_and_not_refused(network: Network) -> None:
+def test_a_job_that_nobody_checks_is_refused_with_what_riders_earn(network: Network) -> None:
     alone = {"score": "batches", "verify": "screening", "access": "local"}
     found = advice(network, Terms(), alone)
-    assert found.refused is None and "nobody does this job's work again" in found.notes[0]
+    assert found.refused is not None and found.refused.startswith("Nobody does this job's work")
+    assert "1.26 of an honest node's pay" in found.refused
+
+
+def test_a_sponsor_is_told_whether_verifiers_are_paid_for_what_they_do_again(
+    network: Network,
+) -> None:
+    """The more pay is retained, the less of the work has to be done again."""
+    small = advice(network, Terms(), {}).notes[-1]
+    most = advice(network, replace(Terms(), retain_rounds=32), {}).notes[-1]
+    low, high = (re.search(r"costs up to (\d+)% of its pay", said) for said in (small, most))
+    assert low is not None and high is not None and int(low[1]) < int(high[1])
+    assert f"--retain-rounds 32 makes it {high[1]}%" in small
+    assert "once 32 rounds' pay is retained" in most and "--retain-rounds" not in most

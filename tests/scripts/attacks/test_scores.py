@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
 
 from agents.protocol.numbers import BPS, SCALE
 from scripts._attacks import scores
-from scripts._attacks.attack import Attack, gains
+from scripts._attacks.attack import Attack, Outcome, gains
 from scripts._attacks.known import KNOWN
 from scripts._attacks.market import Market, Numbers
 from scripts._attacks.scores import ATTACKS, cut_of
 from scripts._attacks.scoring_round import ScoringRound, scored
+from scripts._attacks.tilting import tilt_the_losses
 
 
 @pytest.fixture(scope="module")
@@ -34,22 +36,31 @@ def test_attack__at_the_default_numbers__pays_nobody(market: Market, attack: Att
 
 
 @pytest.mark.parametrize(
-    "attack",
+    ("attack", "overruled"),
     [
-        scores.lift_a_friend,
-        scores.score_first,
-        scores.give_next_to_nothing,
-        scores.copy_a_vector,
-        scores.read_then_commit,
-        scores.stay_silent,
-        scores.commit_in_the_last_second,
+        (scores.lift_a_friend, True),
+        (scores.score_first, True),
+        (scores.give_next_to_nothing, True),
+        (scores.copy_a_vector, False),
+        (scores.read_then_commit, False),
+        (scores.stay_silent, False),
+        (scores.commit_in_the_last_second, False),
     ],
 )
-def test_lie__costs_the_cut_and_the_others_get_it(market: Market, attack) -> None:
-    """To the unit but for what is lost where shares are rounded down."""
+def test_lie__costs_the_cut_and_the_others_get_it(
+    market: Market, attack: Callable[[Market], Outcome], overruled: bool
+) -> None:
+    """To the unit but for what is lost where shares are rounded down. Who has revealed a lie is
+    slashed too; the treasury has that."""
     found, dust = attack(market), len(market.trainers) + len(market.verifiers)
-    assert abs(found.profit + cut_of(market)) <= dust
-    assert found.profit == found.loss or abs(found.loss + cut_of(market)) <= dust
+    slash = fifth(market) if overruled else 0
+    assert abs(found.profit + cut_of(market) + slash) <= dust
+    assert abs(found.loss + cut_of(market)) <= dust
+
+
+def fifth(market: Market) -> int:
+    """What an overruled verifier loses."""
+    return market.numbers.verifier_stake // 5
 
 
 def test_silent_node__has_no_part_of_what_the_others_get(market: Market) -> None:
@@ -78,25 +89,42 @@ def test_round_with_a_lie__is_another_round_than_without(market: Market) -> None
 
 
 def test_tie_of_the_first_scores__pays_every_accepted_node_alike(market: Market) -> None:
+    """By silence, which costs the cut and no stake."""
     found = scores.tie_the_first_scores(market)
     share = Fraction(rest(market) * len(market.evil), len(market.trainers))
-    assert abs(found.profit - share) <= len(market.trainers) + len(market.verifiers)
+    dust = len(market.trainers) + len(market.verifiers)
+    assert abs(found.profit - share + cut_of(market)) <= dust
     assert found.capital == 3 * market.numbers.stake + 2 * market.numbers.verifier_stake
 
 
-def test_tilted_medians__win_what_the_shares_say(market: Market) -> None:
+def test_tilted_medians__win_what_the_shares_say_and_cost_a_fifth(market: Market) -> None:
     """Nine trainers, three of them the attacker's: everybody else's score falls to the lower of
-    the honest ones, theirs rises to the higher."""
+    the honest ones, theirs rises to the higher. No record gives that."""
     found = scores.tilt_the_medians(market)
     fair, many = SCALE * 9 // 10 // 9, len(market.trainers)
     high, low = int(fair * Fraction(11, 10)), int(fair * Fraction(9, 10))
     tilted = Fraction(3 * high, 3 * high + 6 * low)
     # Honest verifiers agree less with it than the attacker's, and their lost cuts go to trainers.
-    assert found.profit > (tilted - Fraction(3, many)) * rest(market)
-    assert found.profit == pytest.approx(found.loss)
+    won = found.profit + fifth(market)
+    assert won > (tilted - Fraction(3, many)) * rest(market)
+    assert won == pytest.approx(found.loss)
+    assert found.profit < 0
 
 
-def test_repeated_consensus__saves_what_measuring_costs(market: Market) -> None:
+@pytest.mark.parametrize("nodes", [9, 32])
+def test_payloads_that_are_said_to_be_late__cost_more_than_they_win(nodes: int) -> None:
+    """Nobody can deny it, so no stake is lost; the cut is, and by its square."""
+    assert scores.deny_payloads(Market(Numbers(nodes=nodes))).profit < 0
+
+
+def test_repeated_consensus__saves_what_measuring_costs_and_costs_a_fifth(market: Market) -> None:
     found = scores.repeat_the_last_consensus(market)
-    assert found.profit == cut_of(market) * Fraction(market.numbers.compute)
+    assert found.profit == cut_of(market) * Fraction(market.numbers.compute) - fifth(market)
     assert found.loss == 0
+
+
+def test_losses_tilted_within_the_tolerance__are_within_what_equal_work_differs_by() -> None:
+    """In real rounds of training, rated by three validators; the first one tilts."""
+    small = Market(Numbers(rounds=4))
+    found = tilt_the_losses(small)
+    assert 0 < found.profit < found.allowed

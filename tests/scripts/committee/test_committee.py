@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Members at their terminals: they propose, look, approve, execute and cancel, each time with the
-words in front of them; what would fail or isn't theirs is refused before anything is signed."""
+words in front of them; what would fail or isn't theirs is refused before anything is signed.
+
+One walk is typed with `ape run`. The others run the same command in this process."""
 
 from __future__ import annotations
 
@@ -21,8 +23,9 @@ NAMES = ("ada", "bo", "cy", "di", "ed")  # of the members' accounts, in their or
 class Hall:
     """The committee's members, each with an account of its own, at one machine."""
 
-    def __init__(self, people: People, deployment: Path, folder: Path) -> None:
+    def __init__(self, people: People, deployment: Path, folder: Path, by_ape: bool) -> None:
         self.people = people
+        self._by_ape = by_ape
         self.terminal = Terminal(folder)
         for name, member in zip(NAMES, people.members, strict=True):
             self.terminal.has(name, bytes(member.key))
@@ -30,11 +33,16 @@ class Hall:
         self._net = f"--network {people.chain._url} --deployment {deployment}"
 
     def look(self, line: str) -> str:
-        return self.terminal.type(f"ape run committee {line} {self._net}")
+        return self._run(line)
 
     def sign(self, who: str, line: str, answer: str = "y\n", fails: bool = False) -> str:
-        typed = f"ape run committee {line} {self._net} --account {who}"
-        return self.terminal.type(typed, answers=answer, fails=fails)
+        return self._run(f"{line} --account {who}", answer, fails)
+
+    def _run(self, line: str, answers: str | None = None, fails: bool = False) -> str:
+        typed = f"committee {line} {self._net}"
+        if self._by_ape:
+            return self.terminal.type(f"ape run {typed}", answers, fails)
+        return self.terminal.here(typed, answers, fails)
 
     def proposed(self, who: str, line: str) -> str:
         """The id of what a member proposes."""
@@ -44,7 +52,12 @@ class Hall:
 
 @pytest.fixture
 def hall(people: People, deployment: Path, tmp_path: Path) -> Hall:
-    return Hall(people, deployment, tmp_path)
+    return Hall(people, deployment, tmp_path, by_ape=False)
+
+
+@pytest.fixture
+def ape_hall(people: People, deployment: Path, tmp_path: Path) -> Hall:
+    return Hall(people, deployment, tmp_path, by_ape=True)
 
 
 def test_a_penalty_is_changed_in_words(hall: Hall, network: Network) -> None:
@@ -92,7 +105,8 @@ def test_a_penalty_is_changed_in_words(hall: Hall, network: Network) -> None:
     assert hall.proposed("ada", "penalty INVALID --share 25% --suspension 14d") != op_id
 
 
-def test_three_votes_cancel_for_good(hall: Hall, network: Network) -> None:
+def test_three_votes_cancel_for_good(ape_hall: Hall, network: Network) -> None:
+    hall = ape_hall
     op_id = hall.proposed("ada", f"pool {CUDA}")
     assert "2 more votes cancel it." in hall.sign("di", f"cancel {op_id}")
     assert "Against it voted 1 of 5 members, 3 cancel it" in hall.look(f"show {op_id}")

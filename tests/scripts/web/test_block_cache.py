@@ -6,9 +6,10 @@ from __future__ import annotations
 import asyncio
 
 import httpx
+import pytest
 from fastapi import FastAPI, Response
 
-from scripts._web.api.cache import BlockCache, _size
+from scripts._web.api.cache import MOST_BEHIND, BlockCache, Version, _size
 
 MOST = 100_000
 
@@ -17,25 +18,52 @@ class Page:
     """An application of one address, which counts how often it had to answer."""
 
     def __init__(self) -> None:
-        self.block, self.made, self.policy = 1, 0, ""
+        self.block, self.branch, self.made, self.policy = 1, 0, 0, ""
+        self.slow: asyncio.Event | None = None
         app = FastAPI()
 
         @app.get("/page")
-        def page(response: Response) -> int:
+        async def page(response: Response) -> int:
             self.made += 1
+            made = self.made
             if self.policy:
                 response.headers["cache-control"] = self.policy
-            return self.made
+            if self.slow is not None:
+                await self.slow.wait()
+            return made
 
-        self.cache = BlockCache(app, lambda: self.block, most_bytes=MOST)
+        @app.get("/long")
+        def long() -> str:
+            return "the same words " * 1_000
+
+        self.cache = BlockCache(app, self.version, most_bytes=MOST)
+
+    def version(self) -> Version:
+        return Version(self.block, f"hash {self.block}", self.branch)
 
     def ask(self, query: str = "", **headers: str) -> httpx.Response:
-        async def asked() -> httpx.Response:
-            transport = httpx.ASGITransport(self.cache)
-            async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
-                return await client.get(f"/page{query}", headers=headers)
+        return asyncio.run(self.asked(f"/page{query}", **headers))
 
-        return asyncio.run(asked())
+    async def asked(self, path: str = "/page", **headers: str) -> httpx.Response:
+        transport = httpx.ASGITransport(self.cache)
+        async with httpx.AsyncClient(transport=transport, base_url="http://page") as client:
+            return await client.get(path, headers=headers)
+
+    async def asked_while_made(self, headers: dict[str, str]) -> tuple[str, str]:
+        """What the first reader after a block gets, and one who asks before the first is served."""
+        self.slow = asyncio.Event()
+        first = asyncio.create_task(self.asked())
+        while not self.cache._making:
+            await asyncio.sleep(0)
+        second = asyncio.create_task(self.asked(**headers))
+        for _ in range(200):
+            await asyncio.sleep(0)
+        waits = not second.done()
+        self.slow.set()
+        answers = (await first).text, (await second).text
+        self.slow = None
+        assert waits == (answers[1] == answers[0])
+        return answers
 
 
 def test_an_answer_is_kept_for_one_block() -> None:
@@ -74,3 +102,64 @@ def test_endless_questions_take_bounded_memory() -> None:
         page.ask("?x=the same")
         page.block += 1
     assert sum(_size(*kept) for kept in page.cache._answers.items()) == page.cache._held
+
+
+@pytest.mark.parametrize(
+    ("blocks", "branches", "headers", "old"),
+    [
+        (1, 0, {}, True),
+        (MOST_BEHIND, 0, {}, True),
+        (MOST_BEHIND + 1, 0, {}, False),
+        (1, 1, {}, False),
+        (-1, 1, {}, False),
+        (1, 0, {"cache-control": "no-cache"}, False),
+        (1, 0, {"cache-control": "max-age=0"}, False),
+    ],
+)
+def test_while_an_answer_is_made_others_get_the_one_before(
+    blocks: int, branches: int, headers: dict[str, str], old: bool
+) -> None:
+    """If it is of the same branch, not too old, and they have not asked for the newest."""
+    page = Page()
+    page.ask()
+    page.block += blocks
+    page.branch += branches
+    assert asyncio.run(page.asked_while_made(headers)) == ("2", "1" if old else "2")
+    assert page.ask().text == "2" and page.made == 2
+    page.block += 1
+    assert page.ask().text == "3", "who asks alone gets no old answer"
+
+
+def test_a_slow_answer_does_not_replace_a_newer_one() -> None:
+    page = Page()
+
+    async def both() -> None:
+        page.slow = slow = asyncio.Event()
+        first = asyncio.create_task(page.asked())
+        while not page.made:
+            await asyncio.sleep(0)
+        page.slow, page.block = None, 2
+        assert (await page.asked()).text == "2"
+        slow.set()
+        assert (await first).text == "1"
+        assert (await page.asked()).text == "2" and page.made == 2
+
+    asyncio.run(both())
+
+
+def test_text_is_compressed_for_whoever_takes_it() -> None:
+    page = Page()
+
+    def get(accepted: str, **headers: str) -> httpx.Response:
+        return asyncio.run(page.asked("/long", **{"accept-encoding": accepted, **headers}))
+
+    packed, plain = get("br, gzip;q=0.5"), get("identity")
+    assert packed.headers["content-encoding"] == "gzip" and packed.text == plain.text
+    assert int(packed.headers["content-length"]) < int(plain.headers["content-length"]) / 10
+    assert packed.headers["vary"] == plain.headers["vary"] == "accept-encoding"
+    assert packed.headers["etag"] == f"W/{plain.headers['etag']}"
+    for refused in ("gzip;q=0", "", "br"):
+        assert "content-encoding" not in get(refused).headers
+    for tag in (packed.headers["etag"], plain.headers["etag"]):
+        assert get("gzip", **{"if-none-match": tag}).status_code == 304
+    assert "content-encoding" not in page.ask(**{"accept-encoding": "gzip"}).headers  # too short

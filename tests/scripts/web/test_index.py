@@ -15,6 +15,7 @@ from agents.protocol.numbers import NOBODY
 from agents.protocol.structs import Benchmark, read
 from agents.tasks.contract import Tasks
 from scripts._shared.operations import committee_of, operations
+from scripts._shared.task_words import lane_rows, sentence
 from scripts._web.index import queries
 from scripts._web.index.reading import Reading, reading
 from scripts._web.index.tables import (
@@ -28,6 +29,7 @@ from scripts._web.index.tables import (
     SEATS,
     TASKS,
 )
+from scripts._web.pages.tasks import newest, one
 from tests.stage.chain.busy_network import BusyNetwork
 from tests.stage.chain.finished_job import FinishedJob
 from tests.stage.web import Served, make_site
@@ -197,6 +199,32 @@ def test_index__tasks_equal_the_contracts(busy: BusyNetwork, tmp_path: Path) -> 
         assert (row["objector"] or NOBODY) == appeal.objector
         assert row["verdict"] == hexed(appeal.result)
         assert (row["overturned"], row["appeal_deadline"]) == (appeal.overturned, appeal.deadline)
+
+
+def test_index__tasks_are_told_in_the_words_of_the_chain(busy: BusyNetwork, tmp_path: Path) -> None:
+    """A task's page is made of the index, and says what the command makes of the contracts."""
+    site, indexer = make_site(busy.url, busy.deployment, f"sqlite:///{tmp_path / 'index.db'}")
+    indexer.catch_up()
+    chain = Tasks(busy.network)
+    said: dict[int, str] = {}
+    with reading(site.engine) as look:
+        before: int | None = None
+        while len(said) < chain.count():
+            part = newest(busy.network, look, before)
+            assert part.whole
+            said |= {each.task_id: each.sentence for each in part.items}
+            before = part.further
+        now = look.at.time
+        for number in said:
+            shown, whole = one(busy.network, look, number)
+            task, appeal = chain.task(number), chain.appeal(number)
+            wanted = sentence(task, appeal, now, chain.expected(number))
+            assert whole and said[number] == shown.sentence == wanted
+            rows = [row for row in lane_rows(task) if int(row[1].split()[1])]
+            assert [lane.state for lane in shown.lanes] == [row[2] for row in rows]
+            assert shown.appealable == task.appealable(now)
+            assert shown.contestable == (appeal.standing and now <= appeal.deadline)
+    assert before is None and len(set(said.values())) >= 5
 
 
 def test_index__operations_equal_the_contracts(busy: BusyNetwork, tmp_path: Path) -> None:

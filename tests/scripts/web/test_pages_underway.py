@@ -8,6 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from agents.protocol.network import Network
+from agents.runtime.chain import ChainClient
+from agents.runtime.logs import open_log
+from scripts._web.index.reading import reading
+from scripts._web.pages.tasks import newest
 from tests.stage.crawl import Page, crawl
 from tests.stage.underway import Underway, underway
 
@@ -68,6 +73,18 @@ def test_tasks_say_who_acts_next(site: dict[str, Page]) -> None:
     for task in (1, 2):
         assert "Appeal" in site[f"/tasks/{task}"].text
     assert site["/tasks/2"].html.count('<th scope="row">') >= 3  # its lanes
+
+
+def test_a_silent_chain_leaves_open_only_who_is_drawn(network: Underway) -> None:
+    site = network.page.site
+    dead = ChainClient("http://127.0.0.1:9", open_log("dead", "error", True, None), tries=1)
+    with reading(site.engine) as look:
+        known = newest(site.network, look, None)
+        part = newest(Network(dead, site.deployment), look, None)
+    assert known.whole and not part.whole
+    drawn, *others = part.items
+    assert drawn.task_id == 4 and "its node does not answer" in drawn.sentence
+    assert others == known.items[1:] and len(others) == 3
 
 
 def test_the_committee_reads_what_it_decides(site: dict[str, Page], network: Underway) -> None:

@@ -57,7 +57,7 @@ _SPEC: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class HonestWork:
-    """What a node makes in a round, before it is published."""
+    """What a node makes in a round, before it is published; `inner` it keeps."""
 
     node: int
     gradient: State
@@ -66,6 +66,7 @@ class HonestWork:
     trace_root: bytes
     proof: ProofOfComputation
     input_root: bytes
+    inner: State | None = None
 
     def publish(self, store: EmbeddedStore, payload: bool = True) -> None:
         """Put the artefacts in the store; without `payload` that one is kept back."""
@@ -180,19 +181,21 @@ def make_work(
     node: int,
     memory: State | None = None,
     *,
+    inner: State | None = None,
     job_id: int = JOB,
     order: WorkOrder | None = None,
     gradient: State | None = None,
     model: bytes | None = None,
 ) -> HonestWork:
-    """A node's work in the round of `plan`. `memory`: its codec's.
+    """A node's work in the round of `plan`. `memory`: its codec's. `inner`: the state that its
+    inner optimizer starts from.
 
     It is honest unless one of these is given: another `order` than its own to train by, another
     `gradient` than the trained one to send, or the hash of the round's `model` where `before` is
     not that model.
     """
     own = work_order(plan.manifest, node, job.spec, job_id, plan.step, model_hash(before))
-    result = run_task(job.net(DEVICE), order or own, before, job.data)
+    result = run_task(job.net(DEVICE), order or own, before, job.data, inner=inner)
     seed = plan.codec_seed(job.codec, node)
     sent = result.pseudo_gradient if gradient is None else gradient
     payload = job.codec.encode(job.privacy.release(sent), memory, seed)
@@ -218,6 +221,7 @@ def make_work(
         trace_root=sync_root(before) if job.verification.own_start else trace.root(),
         proof=proof,
         input_root=input_root(plan.manifest, node, model or model_hash(before)),
+        inner=result.inner,
     )
 
 

@@ -149,9 +149,20 @@ def disabled(off: bool = True) -> Iterator[None]:
         _off = before
 
 
+def switched_off() -> bool:
+    """Whether this is within `disabled`."""
+    return _off
+
+
+def compiler() -> str | None:
+    """Where this machine has a C++ compiler."""
+    found = (shutil.which(name) for name in ("g++", "clang++", "c++"))
+    return next((path for path in found if path), None)
+
+
 def available() -> bool:
     """Whether this machine has a C++ compiler for torch.compile."""
-    return any(shutil.which(name) for name in ("g++", "clang++", "c++"))
+    return compiler() is not None
 
 
 def run(

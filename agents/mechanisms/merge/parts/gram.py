@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from agents.mechanisms.merge.parts import native
 from agents.mechanisms.rows import Payload, check, chunks
 
 WIDTH = 1 << 14
@@ -125,31 +126,8 @@ def _steps(largest: Sequence[float]) -> list[int]:
 
 def _measure(payloads: Sequence[Payload], steps: Sequence[int], centre: int | None) -> Gram:
     """The exact Gram matrix of the rounded payloads (minus payload `centre`, if given)."""
-    count = len(payloads)
-    half = count // 2
-    totals = [[0] * count for _ in range(count)]
-    blocks: list[Tensor] = []
-
-    def flush() -> None:
-        if blocks:
-            block_sums = torch.stack(blocks).to(torch.int64).sum(0).tolist()
-            for total, sums in zip(totals, block_sums, strict=True):
-                total[:] = [old + new for old, new in zip(total, sums, strict=True)]
-            blocks.clear()
-
-    rounder: _Rounder | None = None
-    for _, _, rows in chunks(payloads, WIDTH):
-        rounder = rounder or _Rounder(steps, rows[0].device)
-        integers = rounder(rows, centre)
-        # The matrix is symmetric: the lower left quarter is left out.
-        product = integers.new_zeros((count, count))
-        product[:half] = integers[:half] @ integers.t()
-        product[half:, half:] = integers[half:] @ integers[half:].t()
-        blocks.append(product)
-        if len(blocks) == _BLOCKS:
-            flush()
-    flush()
-    least = min(steps)
+    count, least = len(payloads), min(steps)
+    totals = _natively(payloads, steps, centre) or _by_library(payloads, steps, centre)
     return Gram(
         products=tuple(
             tuple(
@@ -163,12 +141,69 @@ def _measure(payloads: Sequence[Payload], steps: Sequence[int], centre: int | No
     )
 
 
+def _natively(
+    payloads: Sequence[Payload], steps: Sequence[int], centre: int | None
+) -> list[list[int]] | None:
+    """Sums of integer products, the upper right half of n by n, where `native` can take them."""
+    count = len(payloads)
+    native.ask(count * sum(tensor.numel() for tensor in payloads[0].values()))
+    totals = [[0] * count for _ in range(count)]
+    for name in sorted(payloads[0]):
+        rows = [payload[name].detach().reshape(-1) for payload in payloads]
+        found = native.inner_products(rows, _scales(steps), centre)
+        if found is None:
+            return None
+        _add(totals, found)
+    return totals
+
+
+def _by_library(
+    payloads: Sequence[Payload], steps: Sequence[int], centre: int | None
+) -> list[list[int]]:
+    """Sums of integer products, n by n."""
+    count = len(payloads)
+    totals = [[0] * count for _ in range(count)]
+    blocks: list[Tensor] = []
+
+    def flush() -> None:
+        if blocks:
+            _add(totals, torch.stack(blocks).to(torch.int64).sum(0).tolist())
+            blocks.clear()
+
+    rounder: _Rounder | None = None
+    for _, _, rows in chunks(payloads, WIDTH):
+        rounder = rounder or _Rounder(steps, rows[0].device)
+        blocks.append(_product(rounder(rows, centre)))
+        if len(blocks) == _BLOCKS:
+            flush()
+    flush()
+    return totals
+
+
+def _product(integers: Tensor) -> Tensor:
+    """float64 [n, width] times its transpose."""
+    if integers.device.type != "cpu":
+        return integers @ integers.t()
+    # numpy sees that it is symmetric and does half the work, whatever branch MKL was told to take.
+    table = integers.numpy()
+    return torch.from_numpy(table @ table.T)
+
+
+def _add(totals: list[list[int]], sums: Sequence[Sequence[int]]) -> None:
+    for total, row in zip(totals, sums, strict=True):
+        total[:] = [old + new for old, new in zip(total, row, strict=True)]
+
+
+def _scales(steps: Sequence[int]) -> list[float]:
+    return [2.0**-step for step in steps]
+
+
 class _Rounder:
     """Rounds chunks to integers, with scratch memory reused from call to call."""
 
     def __init__(self, steps: Sequence[int], device: torch.device) -> None:
-        scales = [2.0**-step for step in steps]
-        self._scales = torch.tensor(scales, dtype=torch.float32, device=device).unsqueeze(1)
+        scales = torch.tensor(_scales(steps), dtype=torch.float32, device=device)
+        self._scales = scales.unsqueeze(1)
         size = len(steps) * WIDTH
         self._narrow = torch.empty(size, dtype=torch.float32, device=device)
         self._wide = torch.empty(size, dtype=torch.float64, device=device)

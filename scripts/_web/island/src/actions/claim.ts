@@ -25,7 +25,7 @@ const MOST_NODES = 50;
 
 async function json<T>(path: string): Promise<T | null> {
   try {
-    const answer = await fetch(path);
+    const answer = await fetch(path, { cache: "no-cache" });
     return answer.ok ? ((await answer.json()) as T) : null;
   } catch {
     return null;

@@ -51,7 +51,8 @@ async function swap(): Promise<void> {
   if (!parts.length) return;
   running = true;
   try {
-    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    // "no-cache": the answer of the block that was heard of, not the one before it.
+    const answer = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-cache" });
     if (!answer.ok) throw new TypeError(`status ${answer.status}`);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of parts) replace(part, page.getElementById(part.id));

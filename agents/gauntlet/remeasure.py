@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a validator's record says of a round's nodes, checked and measured again from public bytes.
+
+Rule: it is wrong only if public bytes deny it. Nobody can tell whether a payload or a sync sample
+was in a validator's store in time, so a failure that says so is believed; the norms are then judged
+among the payloads that it had. Losses are fp32 and differ a little between machines: twice the
+tolerance of the audit is left to that. A record whose usable payloads are gone can't be measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from agents.gauntlet.draw import round_seed
+from agents.gauntlet.fast_evaluation import (
+    NO_SAMPLE,
+    SAMPLE_LOST,
+    Checked,
+    Facts,
+    check_nodes,
+    step_size,
+)
+from agents.gauntlet.loss_score import NANO
+from agents.gauntlet.primary_evaluation import LOSS_TOLERANCE, Measured, Yardstick, median_norm
+from agents.gauntlet.record import NodeScore, ScoreRecord
+from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.protocol.scores import Consensus
+from agents.protocol.view import View
+from agents.rounds.history import earlier_model, merged_updates
+from agents.rounds.plan import Plan
+from agents.rounds.reader import RoundReader
+from agents.rounds.report import UNAVAILABLE
+from agents.rounds.submissions import Submission
+from agents.training.state import State
+
+SURE = 2  # times the tolerance: what is beyond it is no machine's rounding
+_LATE = (UNAVAILABLE, NO_SAMPLE, SAMPLE_LOST)
+_CLOSE = 0.01  # part of `sync_limit` within which another machine may find the other side of it
+
+
+def errors(
+    reader: RoundReader, consensus: Consensus, options: Gauntlet, view: View, record: ScoreRecord
+) -> Iterator[str]:
+    """Why a record is wrong about a round, as sentences; the cheap checks come first.
+
+    Raises StoreError, PayloadError, ReportError: an artefact of the round can't be had or read.
+    """
+    plan = reader.plans.of(view)
+    if plan is None:
+        return
+    sent = _had(reader.submissions(view), record)
+    yield from _checks(reader, consensus, options, view, plan, sent, record)
+    payloads = {s.reveal.node: s.gradient for s in sent if s.gradient is not None}
+    if all(line.node in payloads for line in record.scores if line.usable):
+        yield from _losses(reader, options, view, plan, payloads, record)
+
+
+def _had(submissions: Sequence[Submission], record: ScoreRecord) -> list[Submission]:
+    """The submissions as the record says that its validator had them."""
+    lost = {line.node for line in record.scores if line.failure.startswith(UNAVAILABLE)}
+    return [
+        replace(s, gradient=None, reason=f"{UNAVAILABLE}as the record says")
+        if s.reveal.node in lost
+        else s
+        for s in submissions
+    ]
+
+
+# -- fast evaluation -------------------------------------------------------------------------------
+
+
+def _checks(
+    reader: RoundReader,
+    consensus: Consensus,
+    options: Gauntlet,
+    view: View,
+    plan: Plan,
+    sent: Sequence[Submission],
+    record: ScoreRecord,
+) -> Iterator[str]:
+    """Every line that the same checks, made here, deny."""
+    job_id, number, nodes = view.job_id, view.round_id, view.snapshot.nodes
+    network, before = reader.network, reader.before(view)
+    found = check_nodes(
+        Facts(
+            nodes=nodes,
+            committed=network.committed(job_id, number, nodes),
+            samples=consensus.samples(job_id, number, view.round.opened_block),
+            invalid=(),
+        ),
+        reader.models.job(job_id),
+        options,
+        plan,
+        before,
+        sent,
+        bytes.fromhex(record.audit_seed),
+        step_size(before, earlier_model(reader.models, job_id, plan.step)),
+        reader.store,
+    )
+    invalid = network.in_round("is_invalid", job_id, number, nodes)
+    for line in record.scores:
+        own = found.get(line.node)
+        if own is None:
+            yield f"it rates node {line.node}, which is not in the round"
+        elif line.node not in invalid and (why := denied(line, own, options)):
+            yield f"{why} node {line.node}"
+
+
+def denied(line: NodeScore, own: Checked, options: Gauntlet) -> str:
+    """What a line says of its node that the checks made here deny; ends before the node's name."""
+    if own.failure.startswith((UNAVAILABLE, SAMPLE_LOST)):
+        return ""
+    if own.sync is not None and abs(own.sync - options.sync_limit) <= _CLOSE * options.sync_limit:
+        return ""
+    if own.failure and not line.failure:
+        return f'it overlooks "{own.failure}" of'
+    if line.failure.startswith(_LATE):
+        return ""
+    if line.usable != own.usable:
+        return f"it says {line.usable}, and not {own.usable}, of the payload's use of"
+    # A node may have failed by its loss, which is measured below.
+    by_loss = line.evaluated and line.random is None
+    if line.failure and not own.failure and not by_loss:
+        return f'it says "{line.failure}", which is not so, of'
+    return ""
+
+
+# -- losses ----------------------------------------------------------------------------------------
+
+
+def _losses(
+    reader: RoundReader,
+    options: Gauntlet,
+    view: View,
+    plan: Plan,
+    payloads: Mapping[int, State],
+    record: ScoreRecord,
+) -> Iterator[str]:
+    """Every measurement that the payloads don't give, by far."""
+    usable = [line.node for line in record.scores if line.usable]
+    yardstick = Yardstick(
+        job=reader.models.job(view.job_id),
+        options=options,
+        plan=plan,
+        before=reader.before(view),
+        length=median_norm(payloads[node] for node in usable),
+        seed=round_seed(bytes.fromhex(record.secret), bytes.fromhex(record.audit_seed)),
+        device=reader.device,
+        history=merged_updates(reader.models, view.job_id, view.round.prev_model, options.history),
+    )
+    due = [line for line in record.scores if line.evaluated and line.usable]
+    # All at once: what is expected of a node, and what it shows, depend on the others.
+    found = yardstick.measure({line.node: payloads[line.node] for line in due})
+    for line in due:
+        yield from _differences(line, found[line.node])
+
+
+def _differences(line: NodeScore, own: Measured) -> Iterator[str]:
+    if (line.random is None) != (own.random is None):
+        stated = "no loss" if line.random is None else "a loss"
+        yield f"it states {stated} of node {line.node}" + (f": {own.reason}" if own.reason else "")
+        return
+    for name in ("assigned", "random", "expected"):
+        said, due = getattr(line, name), getattr(own, name)
+        if said is not None and abs(said - due) > SURE * LOSS_TOLERANCE * NANO:
+            yield (
+                f"its {name} LossScore of node {line.node} is {said / NANO:.6f} nats, the payload "
+                f"gives {due / NANO:.6f}"
+            )
+    if line.shown is None or own.shown is None:
+        return
+    if abs(line.shown - own.shown) > SURE * own.unsure:
+        yield (
+            f"it says that node {line.node} shows {line.shown / 1e6:.4f} of its work, the payload "
+            f"shows {own.shown / 1e6:.4f}"
+        )

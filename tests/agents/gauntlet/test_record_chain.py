@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A record follows the newest one that its validator revealed, and starts again once in a while."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.gauntlet.record import ScoreRecord
+from agents.gauntlet.record_chain import LOOK_BACK, breach, within_reach
+from agents.gauntlet.replay import digest_of_record
+from tests.stage.memory.score_records import chain_of
+
+LIKE = chain_of(1)[0]
+
+
+def record(number: int, previous: ScoreRecord | None, renewed: bool = False) -> ScoreRecord:
+    changes = {
+        "round": number,
+        "position": 0 if previous is None else previous.position + 1,
+        "previous": None if previous is None else name(previous).hex(),
+        "renewed": renewed,
+    }
+    return LIKE.model_copy(update=changes)
+
+
+def name(of: ScoreRecord) -> bytes:
+    return digest_of_record(of.to_bytes())
+
+
+def judged(new: ScoreRecord, *before: ScoreRecord, lost: tuple[ScoreRecord, ...] = ()) -> str:
+    """What is said of a record after these, oldest first; nobody has the `lost` ones any more."""
+    had = {name(old): old for old in before if old not in lost}
+    revealed = [(old.round, name(old)) for old in reversed(before)]
+    return breach(new, revealed, had.get)
+
+
+FIRST = record(1, None)
+SECOND = record(2, FIRST)
+
+
+def test_each_names_the_newest_before_it__is_no_breach() -> None:
+    assert judged(FIRST) == "" == judged(SECOND, FIRST) == judged(record(4, SECOND), FIRST, SECOND)
+
+
+@pytest.mark.parametrize("named", [FIRST, record(2, FIRST, renewed=True)])
+def test_another_than_the_newest__is_a_breach(named: ScoreRecord) -> None:
+    """An older one of its own, or one that was never revealed: nobody could replay its ratings."""
+    assert "that of round 2" in judged(record(3, named), FIRST, SECOND)
+
+
+def test_one_before_it_that_was_never_revealed__is_a_breach() -> None:
+    assert "none" in judged(record(3, SECOND))
+
+
+def test_fresh_ratings_once__are_no_breach() -> None:
+    assert judged(record(3, None), FIRST, SECOND) == ""
+
+
+@pytest.mark.parametrize("first", ["fresh", "renewed"])
+@pytest.mark.parametrize("second", ["fresh", "renewed"])
+def test_a_second_start_within_reach__is_a_breach(first: str, second: str) -> None:
+    """With a secret that it may choose each time a validator chooses whom it measures."""
+    again = record(3, SECOND, renewed=True) if first == "renewed" else record(3, None)
+    next_one = record(4, again)
+    last = record(5, next_one, renewed=True) if second == "renewed" else record(5, None)
+    assert "that of round 3" in judged(last, FIRST, SECOND, again, next_one)
+    assert judged(last, FIRST, SECOND, again, next_one, lost=(again,)) == ""
+
+
+def test_a_second_start_long_after__is_no_breach() -> None:
+    again = record(3, None)
+    late = record(3 + LOOK_BACK, again)
+    assert judged(record(4 + LOOK_BACK, None), FIRST, SECOND, again, late) == ""
+
+
+def test_only_the_last_rounds_can_be_named() -> None:
+    revealed = [(number, b"%d" % number) for number in range(LOOK_BACK + 2, 0, -1)]
+    reach = within_reach(revealed, LOOK_BACK + 3)
+    assert [number for number, _ in reach] == list(range(LOOK_BACK + 2, 2, -1))
