@@ -126,11 +126,11 @@ class KuboHandler(BaseHTTPRequestHandler):
             names = [{"Name": n, "Type": 0, "Size": 0, "Hash": ""} for n in folders[folder]]
             self.send_json({"Entries": names or None})
         elif call == "files/cp" and arguments[0].removeprefix("/ipfs/") not in self.server.files:
-            self.send_json({"Message": f"cp: cannot get node from path {folder}: ipld: could not "
-                            f"find {folder}", "Type": "error"}, status=500)  # fmt: skip
+            why = f"cp: cannot get node from path {folder}: ipld: could not find {folder}"
+            self.send_json({"Message": why, "Type": "error"}, status=500)
         elif call == "files/cp" and name in folders[path]:
-            self.send_json({"Message": f"cp: cannot put node in path {arguments[-1]}: directory "
-                            "already has entry by that name", "Type": "error"}, status=500)  # fmt: skip
+            why = f"cp: cannot put node in path {arguments[-1]}: directory already has entry by"
+            self.send_json({"Message": f"{why} that name", "Type": "error"}, status=500)
         elif call == "files/cp":
             folders[path].add(name)
             self._reply(b"")
