@@ -9,7 +9,7 @@ stage lie in one box for all.
 
 The sender is told that its letter is on its way. If nobody comes for it, its sample is lost, as if
 the receiver had died. Whoever uses the store can empty a box or fill it with rubbish; that costs
-letters, and no more than `_MOST` files are read at a look.
+letters, and a bounded part of the receiver's time (`agents.pipeline.box_reader`).
 """
 
 from __future__ import annotations
@@ -17,27 +17,24 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 
+from agents.pipeline.box_reader import BoxReader
 from agents.pipeline.inbox import MAX_TRAIL
 from agents.pipeline.letters import HEAD_BYTES, NOTICE_BYTES, Domain, Done, LetterError
-from agents.pipeline.mailbox import Mailbox, Refused, Running
+from agents.pipeline.mailbox import Mailbox, Running
 from agents.pipeline.post import Post
 from agents.pipeline.presence import PRESENT_BYTES, Present, box_of, span_of
 from agents.runtime.logs import Log
 from agents.runtime.wallet import Wallet
 from agents.storage.content_store import ContentStore
-from agents.storage.errors import StoreError, StoreUnavailable
+from agents.storage.errors import StoreError
 
 _LOOK_S = 1.0  # between two looks into the own box
 _SOON_S = 0.2  # the same, while letters come this way
 _SINCE_S = 10.0  # since the last letter, after which they come no more
 _LONGEST_S = 10.0  # the same, where the store does not answer
 _FRESH_S = 3.0  # that what was found about another miner is believed
-_MOST = 64  # files that are read at one look
-_SIGNS = 4  # signs of one miner in one span that are read
-_REMEMBERED = 4096  # CIDs that were looked at and can't be taken away
 
 
 class ByStore:
@@ -64,7 +61,9 @@ class ByStore:
         self._running, self._wallet, self._where, self._log = running, wallet, where, log
         self._alone = alone
         self._seen: dict[int, tuple[float, bool | None]] = {}  # miner -> when, and its `alone`
-        self._done: OrderedDict[str, None] = OrderedDict()
+        longest = HEAD_BYTES + MAX_TRAIL + running.max_message
+        self._letters = BoxReader(store, self._box("letters", running.miner), longest, log)
+        self._notices = BoxReader(store, self._box("notices"), NOTICE_BYTES, log, stays=True)
         self._said: tuple[int, bool] | None = None
         self._came_at = float("-inf")
         self._stopped = threading.Event()
@@ -113,21 +112,20 @@ class ByStore:
 
     def _read_signs(self, miner: int) -> bool | None:
         span, operator = span_of(time.time()), self._running.operators.get(miner)
-        epoch, said = self._running.epoch, list[bool]()
         for one in (span, span - 1):
+            said = list[bool]()
+
+            def take(raw: bytes, of: int = one, said: list[bool] = said) -> None:
+                sign = Present.from_bytes(raw)
+                if not sign.is_of(self._where, self._running.epoch, miner, of, operator):
+                    raise LetterError("This sign is of another miner, epoch or time.")
+                said.append(sign.alone)
+
+            box = self._box("present", miner, one)
             try:
-                cids = self._store.left(self._box("present", miner, one), _SIGNS)
+                BoxReader(self._store, box, PRESENT_BYTES, self._log, stays=True).look(take)
             except StoreError as error:
                 self._log.debug("no_sign", miner=miner, why=str(error)[:200])
-                cids = []
-            for cid in cids:
-                try:
-                    sign = Present.from_bytes(self._store.get(cid, PRESENT_BYTES))
-                except (StoreError, LetterError) as error:
-                    self._log.debug("no_sign", miner=miner, why=str(error)[:200])
-                    continue
-                if sign.is_of(self._where, epoch, miner, one, operator):
-                    said.append(sign.alone)
             if said:
                 # It is not alone once a post has answered it.
                 return all(said)
@@ -162,39 +160,13 @@ class ByStore:
         self._said = span, alone
 
     def _fetch(self) -> None:
-        longest = HEAD_BYTES + MAX_TRAIL + self._running.max_message
-        own = self._box("letters", self._running.miner)
-        for cid in self._new(own):
-            if self._take(cid, longest, self._letter):
-                self._store.take_away(own, cid)
+        if self._letters.look(self._letter):
+            self._came_at = time.monotonic()
         if not self._mailbox.done.issuperset(self._running.epoch.stages[0]):
-            # They stay in the box: others read them too.
-            for cid in self._new(self._box("notices")):
-                self._take(cid, NOTICE_BYTES, self._notice)
-
-    def _new(self, box: bytes) -> list[str]:
-        return [cid for cid in self._store.left(box, _MOST) if cid not in self._done]
-
-    def _take(self, cid: str, longest: int, use: Callable[[bytes], None]) -> bool:
-        """Whether it was used or refused for good; False if it is to be tried again."""
-        try:
-            use(self._store.get(cid, longest))
-        except StoreUnavailable:
-            raise
-        except Refused as refused:
-            if refused.status >= 500:
-                return False
-            self._log.debug("left_and_refused", cid=cid, why=str(refused))
-        except (StoreError, LetterError) as error:
-            self._log.debug("left_and_refused", cid=cid, why=str(error)[:200])
-        self._done[cid] = None
-        while len(self._done) > _REMEMBERED:
-            self._done.popitem(last=False)
-        return True
+            self._notices.look(self._notice)
 
     def _letter(self, raw: bytes) -> None:
         self._post.letter(io.BytesIO(raw).read, len(raw))
-        self._came_at = time.monotonic()
 
     def _notice(self, raw: bytes) -> None:
         notice = Done.from_bytes(raw)

@@ -15,12 +15,15 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
+from agents.pipeline.box_reader import BoxReader
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.letters import Domain, LetterError
 from agents.pipeline.presence import box_of
 from agents.pipeline.shards import MAX_STATEMENT, Statement
 from agents.runtime.bounded_http import ask
+from agents.runtime.logs import Log
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError
 from agents.storage.nesting import parse_json
@@ -105,20 +108,37 @@ def leave_in_store(store: ContentStore, where: Domain, epoch: Epoch, said: State
     store.leave(box_of("shards", where, epoch), store.put_bytes(body))
 
 
-def found_in_store(store: ContentStore, where: Domain, epoch: Epoch) -> list[Statement]:
-    """The statements in the epoch's box, unchecked; of a full box no more than posts may give."""
-    most = _OF_ONE * sum(map(len, epoch.stages))
-    try:
-        cids = store.left(box_of("shards", where, epoch), most)
-    except StoreError:
-        return []
-    values = []
-    for cid in cids:
-        try:
-            values.append(parse_json(store.get(cid, MAX_STATEMENT)))
-        except (StoreError, ValueError, RecursionError):
-            continue
-    return list(_readable(values, most))
+class LeftStatements:
+    """The statements in an epoch's box that its miners' operators signed, a few of each."""
+
+    def __init__(
+        self,
+        store: ContentStore,
+        where: Domain,
+        epoch: Epoch,
+        operators: Mapping[int, str],
+        log: Log,
+    ) -> None:
+        self._where, self._epoch, self._operators = where, epoch, operators
+        box = box_of("shards", where, epoch)
+        self._reader = BoxReader(store, box, MAX_STATEMENT, log, stays=True)
+        self._found: dict[int, list[Statement]] = {}
+
+    def look(self) -> list[Statement]:
+        """All that were found so far; what the store can't give now is found later."""
+        with suppress(StoreError):
+            self._reader.look(self._take)
+        return [said for of in self._found.values() for said in of]
+
+    def _take(self, raw: bytes) -> None:
+        said = Statement.from_bytes(raw)
+        operator = self._operators.get(said.owner)
+        if operator is None or said.signer(self._where) != operator:
+            raise LetterError("This statement is not by the operator of a miner that revealed.")
+        kept = self._found.setdefault(said.owner, [])
+        if (said.job, said.epoch) != self._epoch.key[:2] or len(kept) >= _OF_ONE:
+            raise LetterError("This statement is of another epoch, or one too many of its owner.")
+        kept.append(said)
 
 
 def _readable(values: Iterable[object], most: int) -> Iterable[Statement]:

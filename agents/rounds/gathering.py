@@ -26,7 +26,7 @@ from agents.pipeline.addresses import AddressBook
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.letters import domain
 from agents.pipeline.shards import Statement
-from agents.pipeline.statements import fetch, found_in_store
+from agents.pipeline.statements import LeftStatements, fetch
 from agents.protocol.network import Network
 from agents.protocol.view import View
 from agents.rounds.mined import Mined
@@ -51,6 +51,7 @@ class _Found:
     asked_at: float = 0.0
     good: dict[int, Statement] = field(default_factory=dict)
     tries: Counter[Statement] = field(default_factory=Counter)
+    left: LeftStatements | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ class Gathering:
             self._found.asked_at = now
             opened = view.round.opened_block
             self._operators = self._network.operators_at(sorted(shares.revealed), opened)
-            self._take(job, plan.epoch, shares, self._ask(plan.epoch, missing))
+            said = self._ask(plan.epoch, missing) + self._look(plan.epoch, self._found)
+            self._take(job, plan.epoch, shares, said)
         good = self._found.good
         return Gathered(tuple(good[one] for one in sorted(good)), due <= good.keys())
 
@@ -121,15 +123,21 @@ class Gathering:
         }
 
     def _ask(self, epoch: Epoch, missing: Iterable[int]) -> list[Statement]:
-        """What the posts of the missing, those of the settings, and the store give."""
+        """What the posts of the missing, and those of the settings, give."""
         if any(self._book.url_of(owner) is None for owner in missing):
             self._book.look(self._peers)
         urls = {*self._peers, *(self._book.url_of(owner) or "" for owner in missing)} - {""}
         most = sum(map(len, epoch.stages))
         with ThreadPoolExecutor(_WIDTH) as pool:
             asked = pool.map(lambda url: fetch(url, epoch.job, epoch.number, most), sorted(urls))
-            said = [one for found in asked for one in found]
-        return said + found_in_store(self._reader.store, self._where, epoch)
+            return [one for found in asked for one in found]
+
+    def _look(self, epoch: Epoch, found: _Found) -> list[Statement]:
+        """What lies in the epoch's box of the store."""
+        if found.left is None:
+            place = self._reader.store, self._where, epoch, self._operators
+            found.left = LeftStatements(*place, self._context.log)
+        return found.left.look()
 
     def _take(
         self, job: JobContext, epoch: Epoch, shares: Shares, said: Iterable[Statement]

@@ -149,7 +149,7 @@ class EmbeddedStore:
             place.touch()
 
     def left(self, box: bytes, most: int) -> list[str]:
-        """Reads no more names than it gives; what is no CID is passed over."""
+        """Reads no more names than it gives; what is no CID makes room."""
         found: list[str] = []
         with (
             self._storage_errors("look into"),
@@ -157,9 +157,12 @@ class EmbeddedStore:
             os.scandir(self._boxes / box_name(box)) as entries,
         ):
             for entry in islice(entries, most):
-                with suppress(InvalidCid):
+                try:
                     parse_cid(entry.name)
                     found.append(entry.name)
+                except InvalidCid:
+                    with suppress(OSError):
+                        Path(entry).unlink()
         return found
 
     def take_away(self, box: bytes, cid: str) -> None:

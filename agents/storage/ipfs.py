@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -52,6 +53,10 @@ _T = TypeVar("_T")
 _GRACE_S: Final = 5.0  # beside the search: to connect, and for the daemon to say that it gives up
 _MAX_VERSION: Final = 80
 _SMALL: Final = 4 << 20  # bytes that are hashed as they come; it takes milliseconds
+_MAX_LISTED: Final = 256 << 10  # bytes of the list of a box
+_NOTHING: Final = b'{"Entries":null}'
+_LISTED: Final = re.compile(rb'\s*\{\s*"Entries"')
+_NAME: Final = re.compile(rb'"Name"\s*:\s*"([a-z0-9]+)"')
 _AHEAD: Final = 4  # pieces that wait to be hashed, at most
 _ADD_OPTIONS: Final = {
     "hash": "sha2-256",
@@ -207,27 +212,36 @@ class IpfsStore:
         self._call(f"leave {cid} in a box", link, patience)
 
     def left(self, box: bytes, most: int) -> list[str]:
-        """The names in that folder which are CIDs. A folder whose list has more than 64 KiB, some
-        500 names, can't be read."""
+        """The names in that folder which are CIDs, of the first 256 KiB of the daemon's list."""
         patience = self._patience()
 
-        def look() -> list[str]:
+        def look() -> bytes:
             try:
-                reply = self._transport.request(
-                    "/files/ls", (_folder(box),), timeout=patience, decoder="json"
+                reply: Stream = self._transport.request(
+                    "/files/ls", (_folder(box),), timeout=patience, opts={"U": "true"}
                 )
             except ipfshttpclient.exceptions.ErrorResponse as error:
                 if "does not exist" not in str(error):
                     raise
-                return []
-            # A folder without entries is listed as null.
-            return [str(entry["Name"]) for entry in reply[0]["Entries"] or ()]
+                return _NOTHING
+            text = bytearray()
+            with reply:
+                for piece in reply:
+                    text += piece
+                    if len(text) > _MAX_LISTED:
+                        break
+            if _LISTED.match(text) is None:
+                raise Unreadable("it is no list of a folder")
+            return bytes(text)
 
         found: list[str] = []
-        for name in self._call("look into a box", look, patience)[:most]:
+        # The list may have been cut, so it need not be JSON.
+        for name in _NAME.findall(self._call("look into a box", look, patience)):
             with suppress(InvalidCid):
-                parse_cid(name)
-                found.append(name)
+                parse_cid(name.decode())
+                found.append(name.decode())
+            if len(found) >= most:
+                break
         return found
 
     def take_away(self, box: bytes, cid: str) -> None:

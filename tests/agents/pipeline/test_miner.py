@@ -24,6 +24,7 @@ from agents.pipeline.miner_log import Kind
 from agents.pipeline.post import Post
 from agents.pipeline.presence import box_of
 from agents.pipeline.work import digest, replay
+from agents.storage.cid import RAW, cid_from_digest
 from agents.storage.content_store import ContentStore
 from agents.storage.embedded import EmbeddedStore
 from agents.training.state import model_hash
@@ -228,6 +229,52 @@ def test_letters_in_the_store_are_checked_as_those_of_a_post(crew: Crew) -> None
     done = finish_by_store(crew)
     assert {event.number for event in done[21].work.log().events if event.kind is Kind.FORWARD}
     assert store.left(letters, 99) == [], "what was refused is taken out of the box"
+
+
+class Stranger(threading.Thread):
+    """Floods all boxes that it sees while an epoch runs, and leaves all that ever was in the store
+    in each of them: letters, notices and signs of all miners."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        super().__init__(daemon=True)
+        self.store, self.over = store, threading.Event()
+        self.replayed: set[str] = set()
+        self.thrown = 0
+
+    def run(self) -> None:
+        while not self.over.wait(0.1):
+            kept = (self.store.root / "objects").glob("*/*.raw")
+            big = [bytes.fromhex(one.stem) for one in kept if one.stat().st_size > 100]
+            self.replayed.update(cid_from_digest(digest, RAW) for digest in big)
+            boxes = self.store.root / "boxes"
+            for name in [box.name for box in boxes.iterdir()] if boxes.is_dir() else []:
+                for cid in self.replayed:
+                    self.store.leave(bytes.fromhex(name), cid)
+                for _ in range(20):
+                    self.thrown += 1
+                    cid = self.store.put_bytes(b"rubbish %d" % self.thrown)
+                    self.store.leave(bytes.fromhex(name), cid)
+
+
+def test_a_stranger_who_floods_boxes_and_replays_letters_costs_nobody_a_sample(
+    crew: Crew,
+) -> None:
+    """A letter of the epoch before, by its sender's own key, lies there too."""
+    store = EmbeddedStore(crew.folder / "store")
+    crew.store, crew.alone = store, (21, 31)
+    old = Passage.of(replace(EPOCH, number=6), 40, Kind.FORWARD, 11, 21)
+    raw = Letter.signed(
+        WALLETS[11], WHERE, old, work(11).do(Entry(Kind.FORWARD, 40)).message or b""
+    )
+    store.leave(box_of("letters", WHERE, EPOCH, 21), store.put_bytes(raw.to_bytes()))
+    stranger = Stranger(store)
+    stranger.start()
+    try:
+        finish_by_store(crew)
+    finally:
+        stranger.over.set()
+        stranger.join(SECONDS)
+    assert stranger.thrown > 100 and len(stranger.replayed) > len(MINERS)
 
 
 def test_others_do_the_samples_of_a_miner_that_never_comes_for_its_letters(crew: Crew) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from agents.pipeline.letters import Announcement
 from agents.pipeline.post import Post
 from agents.pipeline.presence import box_of
 from agents.pipeline.shards import MAX_STATEMENT, Statement, flat
-from agents.pipeline.statements import Statements, fetch, found_in_store, leave_in_store
+from agents.pipeline.statements import LeftStatements, Statements, fetch, leave_in_store
 from agents.protocol.numbers import Violation
 from agents.protocol.structs import Reveal
 from agents.rounds.gathering import Gathering
@@ -419,16 +420,41 @@ def test_statements_of_owners_that_nobody_reaches_are_in_the_store(crew: Crew) -
     store, epoch = crew.mined.store, crew.mined.plan.epoch
     assert epoch is not None
     box = box_of("shards", WHERE, epoch)
-    (good,) = [said for said in found_in_store(store, WHERE, epoch) if said.owner == NINE[0]]
+    operators = {node: WALLETS[node].address for node in NINE}
+    honest = LeftStatements(store, WHERE, epoch, operators, quiet_log()).look()
+    (good,) = [said for said in honest if said.owner == NINE[0]]
     forged = replace(good, content=bytes(32)).by(WALLETS[NINE[1]], WHERE)
     leave_in_store(store, WHERE, epoch, forged)
     store.leave(box, store.put_bytes(b"[" * 1000))
-    assert crew.said() == tuple(
-        sorted(
-            (s for s in found_in_store(store, WHERE, epoch) if s != forged), key=lambda s: s.owner
-        )
-    )
-    assert good in crew.said() and len(crew.said()) == len(NINE)
+    assert crew.said() == tuple(sorted(honest, key=lambda said: said.owner))
+    assert len(honest) == len(store.left(box, 99)) == len(NINE), "rubbish is taken out"
+
+
+def test_an_owner_that_leaves_many_statements_in_the_store_hides_nobody(crew: Crew) -> None:
+    """Four of its own are kept, the rest make room: in a box of 1,500, where 1,024 are read at one
+    look."""
+    for node in NINE:
+        crew.share(node)
+        crew.posts[node].stop()
+    store, epoch = crew.mined.store, crew.mined.plan.epoch
+    assert epoch is not None
+    box = box_of("shards", WHERE, epoch)
+    operators = {node: WALLETS[node].address for node in NINE}
+    left = LeftStatements(store, WHERE, epoch, operators, quiet_log())
+    honest = left.look()
+    (good,) = [said for said in honest if said.owner == NINE[0]]
+    for number in range(20):
+        many = replace(good, content=number.to_bytes(32, "big")).by(WALLETS[NINE[0]], WHERE)
+        leave_in_store(store, WHERE, epoch, many)
+    for number in range(1_500):
+        store.leave(box, store.put_bytes(b"rubbish %d" % number))
+    again = LeftStatements(store, WHERE, epoch, operators, quiet_log())
+    end = time.monotonic() + 60.0
+    while len(store.left(box, 1_024)) > len(NINE) + 3 and time.monotonic() < end:
+        again.look()
+    found = again.look()
+    assert {said.owner for said in found} == set(NINE)
+    assert sum(said.owner == NINE[0] for said in found) == 4
 
 
 def test_a_proposer_waits_for_the_owners_of_stages_that_are_merged(crew: Crew) -> None:

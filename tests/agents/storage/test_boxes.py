@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.storage import InvalidCid, NotFound, StoreUnavailable
+from agents.storage import InvalidCid, NotFound, StoreError, StoreUnavailable
 from agents.storage.cid import cid_of_bytes
 from agents.storage.content_store import ContentStore
 from agents.storage.embedded import EmbeddedStore
@@ -58,7 +58,7 @@ def test_what_strangers_put_into_the_folder_is_no_cid(embedded: EmbeddedStore) -
     assert embedded.left(BOX, 10) == [cid]
 
 
-def test_a_daemon_that_lists_nonsense_or_too_much_is_not_read(
+def test_a_list_of_nonsense_or_too_much_is_read_as_far_as_it_is_bounded(
     kubo: KuboServer, ipfs: IpfsStore
 ) -> None:
     cid = ipfs.put_bytes(b"kept")
@@ -66,8 +66,20 @@ def test_a_daemon_that_lists_nonsense_or_too_much_is_not_read(
     folder = next(iter(kubo.folders))
     kubo.folders[folder] |= {"no cid", "../x"}
     assert ipfs.left(BOX, 10) == [cid]
-    kubo.folders[folder] |= {f"{number:060}" for number in range(2_000)}
-    with pytest.raises(StoreUnavailable):
+    kubo.folders[folder] |= {cid_of_bytes(b"%d" % number) for number in range(50_000)}
+    assert len(ipfs.left(BOX, 1_024)) == 1_024
+    before = kubo.sent
+    assert 1_024 < len(ipfs.left(BOX, 100_000)) < 5_000
+    assert kubo.sent - before < 5 << 20
+
+
+def test_a_daemon_that_answers_something_else_is_not_read(
+    kubo: KuboServer, ipfs: IpfsStore
+) -> None:
+    cid = ipfs.put_bytes(b"kept")
+    ipfs.leave(BOX, cid)
+    kubo.faults.extend(["garbage"] * 9)
+    with pytest.raises(StoreError):
         ipfs.left(BOX, 10)
 
 
