@@ -82,13 +82,9 @@ def test_all_of_these_die_at(local: LocalNetwork, names: tuple[str, ...], point:
 
 
 def _kill_in(local: LocalNetwork, plan: dict[Phase, tuple[str, ...]]) -> None:
-    """Run one round; kill and restart these processes as soon as it is seen in a phase."""
+    """Run one round in which these processes are killed and restarted."""
     job = local.job()
-    for phase, names in plan.items():
-        local.until_reached(job, phase)
-        local.stop(*names)
-        for name in names:
-            local.net.start_agent(name)
+    local.kill_in(job, plan)
     local.finish(job)
     local.assert_whole(job)
 

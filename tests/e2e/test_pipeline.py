@@ -68,8 +68,13 @@ DYING = {
     ("trainer-1",): MINER_POINTS,
     MINERS: MINER_POINTS,
     ("aggregator-1",): ("aggregator-before-propose", "aggregator-after-propose"),
-    ("verifier-1", "verifier-2"): ("verifier-auditing", "verifier-before-attest"),
+    ("verifier-1", "verifier-2"): (
+        "verifier-auditing",
+        "verifier-before-attest",
+        "verifier-after-attest",
+    ),
 }
+KILLED_IN = (Phase.COMMIT, Phase.REVEAL, Phase.AGGREGATE, Phase.CHALLENGE)
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +155,30 @@ def test_whoever_dies_at_any_point_comes_back(
     job = pipeline.job(**SPEC)
     pipeline.finish(job)
     pipeline.until(lambda: bool(set(names) & set(pipeline.crashed)), f"somebody died at {point}")
+    pipeline.assert_whole(job)
+
+
+def test_those_at_work_are_killed_in_every_phase(pipeline: LocalNetwork) -> None:
+    """From outside, wherever they are: owners and the proposer while shards are merged, too."""
+    job = pipeline.job(**SPEC)
+    plan = {
+        Phase.COMMIT: MINERS[:1],
+        Phase.REVEAL: MINERS[1:3],
+        Phase.AGGREGATE: (*MINERS[3:], "aggregator-1"),
+        Phase.CHALLENGE: ("verifier-1", "verifier-2"),
+    }
+    pipeline.kill_in(job, plan)
+    pipeline.finish(job)
+    pipeline.assert_whole(job)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("phase", KILLED_IN)
+@pytest.mark.parametrize("roles", [*([role] for role in AGENT_ROLES), AGENT_ROLES], ids="+".join)
+def test_whole_roles_are_killed_in(pipeline: LocalNetwork, roles: list[str], phase: Phase) -> None:
+    job = pipeline.job(**SPEC)
+    pipeline.kill_in(job, {phase: tuple(pipeline.names(*roles))})
+    pipeline.finish(job)
     pipeline.assert_whole(job)
 
 

@@ -99,7 +99,7 @@ def test_miners_that_have_the_store_alone_do_their_share_and_are_paid(
     pipeline.assert_whole(job)
     assert len(stranger.boxes) > 2, "the stranger found boxes to throw rubbish into"
     (story,) = history.rounds.values()
-    assert story.report is not None
+    assert story.report is not None and story.report.shards is not None
     done = {line.node: line.batches for line in story.report.nodes}
     for name in (*ALONE, UNREACHED):
         assert done[pipeline.node_id(name)] > 0, f"no pass of {name} counts: {done}"

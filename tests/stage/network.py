@@ -124,6 +124,14 @@ class LocalNetwork:
         for name in names:
             self.net.supervisor[name].kill()
 
+    def kill_in(self, job: int, plan: Mapping[Phase, Iterable[str]]) -> None:
+        """Kill and restart these agents as soon as a job's first round is seen in a phase."""
+        for phase, names in plan.items():
+            self.until_reached(job, phase)
+            self.stop(*names)
+            for name in names:
+                self.net.start_agent(name)
+
     def settle(self, *names: str) -> None:
         """Make every armed process an ordinary one again, and start those of `names` that are not
         running."""
