@@ -11,6 +11,7 @@ stranger's audit does the first and the last job again.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,39 @@ def test_those_at_work_are_killed_in_every_phase(pipeline: LocalNetwork) -> None
     pipeline.kill_in(job, plan)
     pipeline.finish(job)
     pipeline.assert_whole(job)
+
+
+def gas(pipeline: LocalNetwork, job: int) -> list[int]:
+    """What each trainer's transactions used between a job's first round and its last block."""
+    head = pipeline.network.chain.head().number
+    ask = pipeline.network.chain.request
+    senders = {seat.operator.address.lower(): 0 for seat in pipeline.net.of_role("trainer")}
+    for number in range(int(pipeline.round(job).opened_block), head + 1):
+        for sent in ask("eth_getBlockByNumber", hex(number), True)["transactions"]:
+            if sent["from"].lower() in senders:
+                receipt = ask("eth_getTransactionReceipt", sent["hash"])
+                senders[sent["from"].lower()] += int(receipt["gasUsed"], 16)
+    return list(senders.values())
+
+
+def test_a_miners_epoch_costs_the_gas_of_any_nodes_round_whatever_its_samples(
+    pipeline: LocalNetwork,
+) -> None:
+    kinds = {
+        "few samples": SPEC,
+        "many samples": {**SPEC, "batches_per_round": 4 * SAMPLES},
+        "data parallel": {},
+    }
+    used = {}
+    for kind, spec in kinds.items():  # one after the other, so that no job pays for another
+        job = pipeline.job(**spec)
+        pipeline.finish(job)
+        pipeline.assert_whole(job)
+        used[kind] = gas(pipeline, job)
+    print(f"gas of each trainer: {used}")
+    few, many, other = (statistics.median(used[kind]) for kind in kinds)
+    assert abs(many - few) <= 0.01 * few, used
+    assert abs(few - other) <= 0.2 * other, used
 
 
 @pytest.mark.chaos
