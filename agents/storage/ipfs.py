@@ -125,16 +125,16 @@ class IpfsStore:
 
     def get(self, cid: str, max_bytes: int) -> bytes:
         """The verified content in memory."""
-        content = bytearray()
-        self._fetch(cid, max_bytes, content.extend)
-        return bytes(content)
+        content = io.BytesIO()
+        self._fetch(cid, max_bytes, content)
+        return content.getvalue()  # which does not copy it
 
     def get_file(self, cid: str, dest: str | Path, max_bytes: int) -> int:
         """Write the verified content to `dest`; returns its size in bytes."""
         dest = Path(dest)
         try:
             with atomic_file(dest.parent) as (out, commit):
-                size = self._fetch(cid, max_bytes, out.write)
+                size = self._fetch(cid, max_bytes, out)
                 commit(dest)
         except OSError as error:
             raise StoreUnavailable(
@@ -213,8 +213,8 @@ class IpfsStore:
             )
         return cid
 
-    def _fetch(self, cid: str, max_bytes: int, sink: Callable[[bytes], object]) -> int:
-        """Pass verified-on-return content to `sink`, piece by piece; returns the size.
+    def _fetch(self, cid: str, max_bytes: int, sink: BinaryIO) -> int:
+        """Write verified-on-return content to `sink`, piece by piece; returns the size.
 
         A reply may come back short because the daemon lost the rest of its stream (it tells so only
         in a trailer that HTTP clients ignore), so it ends the content only when the CID matches.
@@ -223,14 +223,9 @@ class IpfsStore:
         if parse_cid(cid).codec == RAW:  # one block: anything longer is not it
             limit = min(limit, PROFILE.chunk_size)
         builder, patience, size = CidBuilder(), self._patience(), 0
-
-        def take(piece: bytes) -> None:
-            builder.update(piece)
-            sink(piece)
-
         with (
             _Resumed(lambda at: self._cat(cid, at, limit + 1 - at, patience)) as source,
-            _Meanwhile(take) as taken,
+            _Meanwhile(builder.update) as hashed,
         ):
             while size <= limit:
                 piece = self._call(f"read {cid}", partial(source.read, size), patience)[
@@ -240,9 +235,10 @@ class IpfsStore:
                 if size > max_bytes:
                     raise TooLarge(f"{cid} has more than {max_bytes} bytes in {self.location}")
                 if piece:
-                    taken.add(piece)
+                    hashed.add(piece)
+                    sink.write(piece)
                     continue
-                taken.wait()
+                hashed.wait()
                 if builder.cid() == cid:
                     return size
                 if not patience.again():
@@ -334,7 +330,8 @@ class _Resumed:
 class _Meanwhile:
     """Takes the pieces of a large file, in order, in a thread.
 
-    They are hashed and written while the next ones come. Those of a small file are taken at once.
+    They are hashed while they are written and the next ones come. Those of a small file are taken
+    at once.
     """
 
     def __init__(self, take: Callable[[bytes], object]) -> None:

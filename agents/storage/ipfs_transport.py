@@ -111,6 +111,7 @@ class Stream:
         self._watch = _Watch(patience)
         self._response: urllib3.BaseHTTPResponse | None = None
         self._flowing = False
+        self._count = 0  # bytes read so far
 
     def __enter__(self) -> Stream:
         return self
@@ -187,15 +188,17 @@ class Stream:
 
         They are given as soon as there are any, because the time that they buy may be needed. But a
         daemon sends 32 KiB at a time, and a piece costs more here than its bytes do. As long as
-        they come fast, several are taken together.
+        they come fast, several are taken together, up to the next whole _PIECE: who hashes pieces
+        of a file that begins with this reply then copies none of them.
         """
         if self._response is None:
             return b""
         began = time.monotonic()
         take = self._response.read if self._flowing else self._response.read1
         with self._in_time():
-            piece = take(_PIECE, decode_content=False)
+            piece = take(_PIECE - self._count % _PIECE, decode_content=False)
         self._flowing = time.monotonic() - began < _FLOWING_S
+        self._count += len(piece)
         self._patience.received(len(piece))
         return piece
 
