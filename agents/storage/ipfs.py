@@ -44,7 +44,9 @@ _GRACE_S: Final = 5.0  # beside the search: to connect, and for the daemon to sa
 _MAX_VERSION: Final = 80
 _SMALL: Final = 4 << 20  # bytes that are hashed as they come; it takes milliseconds
 _AHEAD: Final = 4  # pieces that wait to be hashed, at most
+_BASE: Final = {"cid-base": "base32"}  # how a reply writes its CIDs: as this network does
 _ADD_OPTIONS: Final = {
+    **_BASE,
     "hash": "sha2-256",
     "max-file-links": str(PROFILE.max_links),  # daemons that do not know an option ignore it
     "inline": "false",
@@ -148,7 +150,9 @@ class IpfsStore:
         patience = self._patience()
 
         def look() -> None:
-            reply = self._client.pin.ls(cid, type="recursive", timeout=patience).as_json()
+            reply = self._client.pin.ls(
+                cid, type="recursive", opts=dict(_BASE), timeout=patience
+            ).as_json()
             if reply["Keys"][cid]["Type"] != "recursive":
                 raise Unreadable("it lists another pin than was asked for")
 
@@ -164,7 +168,8 @@ class IpfsStore:
         patience = self._patience()
 
         def keep() -> None:
-            reply = self._client.pin.add(cid, opts=dict(self._search), timeout=patience).as_json()
+            options = {**_BASE, **self._search}
+            reply = self._client.pin.add(cid, opts=options, timeout=patience).as_json()
             if reply["Pins"] != [cid]:
                 raise Unreadable("it pinned something else than was asked for")
 

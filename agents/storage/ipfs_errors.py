@@ -45,7 +45,14 @@ FAILURES: Final = (
 )
 """Everything a call through the client may raise."""
 
-_ABSENT: Final = ("not found", "could not find", "deadline exceeded", "offline", "not pinned")
+_ABSENT: Final = (
+    "not found",
+    "could not find",
+    "deadline exceeded",
+    "request timed out",  # what js-ipfs says when the search took as long as it may
+    "offline",
+    "not pinned",
+)
 _NOT_A_FILE: Final = ("is a directory", "unrecognized", "protobuf", "proto:", "unixfs")
 _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (Late, "it did not answer in time, or too slowly"),
