@@ -8,6 +8,7 @@ holds the path of the API, which may be a key.
 from __future__ import annotations
 
 import ssl
+from http.client import HTTPException
 from typing import Final
 
 import ipfshttpclient
@@ -41,6 +42,7 @@ FAILURES: Final = (
     ipfshttpclient.exceptions.Error,
     OSError,
     urllib3.exceptions.HTTPError,
+    HTTPException,
     *MALFORMED,
 )
 """Everything a call through the client may raise."""
@@ -63,6 +65,7 @@ _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (ssl.SSLError, "no secure connection to it can be made"),
     (urllib3.exceptions.NewConnectionError, "it does not accept connections"),
     (urllib3.exceptions.ProtocolError, "the connection broke off"),
+    (HTTPException, "the connection broke off"),
 )
 
 

@@ -26,7 +26,7 @@ from agents.storage import (
     TooLarge,
     open_store,
 )
-from agents.storage.cid import PROFILE, cid_of_bytes, digest_of
+from agents.storage.cid import PROFILE, CidBuilder, cid_of_bytes, digest_of
 from agents.storage.ipfs import IpfsStore
 
 LIMIT = 1 << 30
@@ -244,6 +244,22 @@ def test_reading_stops_at_the_bound_even_if_the_daemon_ignores_it(
     with pytest.raises(TooLarge):
         ipfs.get(cid, 1000)
     assert kubo.sent < 32 << 20
+
+
+def test_slow_hashing_holds_up_reading_and_loses_nothing(
+    ipfs: IpfsStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = random.Random(3).randbytes(24 << 20)
+    cid = ipfs.put_bytes(data)
+    update = CidBuilder.update
+
+    def slowly(builder: CidBuilder, piece: memoryview) -> None:
+        time.sleep(0.01)  # a piece is read and written sooner, so its room would be used again
+        update(builder, piece)
+
+    monkeypatch.setattr(CidBuilder, "update", slowly)
+    assert ipfs.get_file(cid, tmp_path / "out", LIMIT) == len(data)
+    assert (tmp_path / "out").read_bytes() == data
 
 
 def test_a_daemon_with_its_own_import_settings_is_reported(
