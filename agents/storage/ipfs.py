@@ -52,13 +52,16 @@ _T = TypeVar("_T")
 
 _GRACE_S: Final = 5.0  # beside the search: to connect, and for the daemon to say that it gives up
 _MAX_VERSION: Final = 80
-_SMALL: Final = 4 << 20  # bytes that are hashed as they come; it takes milliseconds
+_SMALL: Final = 1 << 20  # bytes that are hashed as they come; it takes less than a millisecond
+_PIECE: Final = 4 * PROFILE.chunk_size  # read, hashed and written at a time
 _MAX_LISTED: Final = 256 << 10  # bytes of the list of a box
 _NOTHING: Final = b'{"Entries":null}'
 _LISTED: Final = re.compile(rb'\s*\{\s*"Entries"')
 _NAME: Final = re.compile(rb'"Name"\s*:\s*"([a-z0-9]+)"')
 _AHEAD: Final = 4  # pieces that wait to be hashed, at most
+_BASE: Final = {"cid-base": "base32"}  # how a reply writes its CIDs: as this network does
 _ADD_OPTIONS: Final = {
+    **_BASE,
     "hash": "sha2-256",
     "max-file-links": str(PROFILE.max_links),  # daemons that do not know an option ignore it
     "inline": "false",
@@ -139,16 +142,16 @@ class IpfsStore:
 
     def get(self, cid: str, max_bytes: int) -> bytes:
         """The verified content in memory."""
-        content = bytearray()
-        self._fetch(cid, max_bytes, content.extend)
-        return bytes(content)
+        content = io.BytesIO()
+        self._fetch(cid, max_bytes, content)
+        return content.getvalue()  # which does not copy it
 
     def get_file(self, cid: str, dest: str | Path, max_bytes: int) -> int:
         """Write the verified content to `dest`; returns its size in bytes."""
         dest = Path(dest)
         try:
             with atomic_file(dest.parent) as (out, commit):
-                size = self._fetch(cid, max_bytes, out.write)
+                size = self._fetch(cid, max_bytes, out)
                 commit(dest)
         except OSError as error:
             raise StoreUnavailable(
@@ -162,7 +165,9 @@ class IpfsStore:
         patience = self._patience()
 
         def look() -> None:
-            reply = self._client.pin.ls(cid, type="recursive", timeout=patience).as_json()
+            reply = self._client.pin.ls(
+                cid, type="recursive", opts=dict(_BASE), timeout=patience
+            ).as_json()
             if reply["Keys"][cid]["Type"] != "recursive":
                 raise Unreadable("it lists another pin than was asked for")
 
@@ -178,7 +183,8 @@ class IpfsStore:
         patience = self._patience()
 
         def keep() -> None:
-            reply = self._client.pin.add(cid, opts=dict(self._search), timeout=patience).as_json()
+            options = {**_BASE, **self._search}
+            reply = self._client.pin.add(cid, opts=options, timeout=patience).as_json()
             if reply["Pins"] != [cid]:
                 raise Unreadable("it pinned something else than was asked for")
 
@@ -298,8 +304,8 @@ class IpfsStore:
             )
         return cid
 
-    def _fetch(self, cid: str, max_bytes: int, sink: Callable[[bytes], object]) -> int:
-        """Pass verified-on-return content to `sink`, piece by piece; returns the size.
+    def _fetch(self, cid: str, max_bytes: int, sink: BinaryIO) -> int:
+        """Write verified-on-return content to `sink`, piece by piece; returns the size.
 
         A reply may come back short because the daemon lost the rest of its stream (it tells so only
         in a trailer that HTTP clients ignore), so it ends the content only when the CID matches.
@@ -308,26 +314,22 @@ class IpfsStore:
         if parse_cid(cid).codec == RAW:  # one block: anything longer is not it
             limit = min(limit, PROFILE.chunk_size)
         builder, patience, size = CidBuilder(), self._patience(), 0
-
-        def take(piece: bytes) -> None:
-            builder.update(piece)
-            sink(piece)
-
         with (
             _Resumed(lambda at: self._cat(cid, at, limit + 1 - at, patience)) as source,
-            _Meanwhile(take) as taken,
+            _Meanwhile(builder.update) as pieces,
         ):
             while size <= limit:
-                piece = self._call(f"read {cid}", partial(source.read, size), patience)[
-                    : limit + 1 - size
-                ]
-                size += len(piece)
+                most = min(limit + 1 - size, _PIECE - size % _PIECE)  # up to where a leaf ends
+                room = pieces.room()[:most]
+                count = self._call(f"read {cid}", partial(source.read_into, room, size), patience)
+                size += count
                 if size > max_bytes:
                     raise TooLarge(f"{cid} has more than {max_bytes} bytes in {self.location}")
-                if piece:
-                    taken.add(piece)
+                if count:
+                    pieces.take(room[:count])
+                    sink.write(room[:count])
                     continue
-                taken.wait()
+                pieces.wait()
                 if builder.cid() == cid:
                     return size
                 if not patience.again():
@@ -402,17 +404,17 @@ class _Resumed:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def read(self, offset: int) -> bytes:
-        """The next bytes; none at the end of a reply."""
+    def read_into(self, room: memoryview, offset: int) -> int:
+        """Put the next bytes into `room`; returns their number, 0 at the end of a reply."""
         if self._stream is None:
             self._stream = self._open_at(offset)
-        piece = b""
+        count = 0
         try:
-            piece = self._stream.read()
+            count = self._stream.read_into(room)
         finally:
-            if not piece:
+            if not count:
                 self._end()
-        return piece
+        return count
 
     def _end(self) -> None:
         if self._stream is not None:
@@ -421,15 +423,17 @@ class _Resumed:
 
 
 class _Meanwhile:
-    """Takes the pieces of a large file, in order, in a thread.
+    """Takes the pieces of a large file, in order, in a thread, and lends the room they lie in.
 
-    They are hashed and written while the next ones come. Those of a small file are taken at once.
+    They are hashed while they are written and the next ones come. Those of a small file are taken
+    at once.
     """
 
-    def __init__(self, take: Callable[[bytes], object]) -> None:
+    def __init__(self, take: Callable[[memoryview], object]) -> None:
         self._take = take
         self._seen = 0
         self._pool: ThreadPoolExecutor | None = None
+        self._rooms: deque[memoryview] = deque()
         self._open: deque[Future[object]] = deque()
 
     def __enter__(self) -> _Meanwhile:
@@ -439,17 +443,23 @@ class _Meanwhile:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def add(self, piece: bytes) -> None:
-        """Raises what taking an earlier piece has raised."""
+    def room(self) -> memoryview:
+        """Room for the next piece, until that is taken. Raises what taking an earlier one has."""
+        if len(self._open) >= _AHEAD:
+            self._open.popleft().result()
+        if len(self._rooms) <= len(self._open):
+            self._rooms.appendleft(memoryview(bytearray(_PIECE)))
+        return self._rooms[0]
+
+    def take(self, piece: memoryview) -> None:
+        """Take a piece in the room that was lent last."""
         self._seen += len(piece)
         if self._seen <= _SMALL:
             self._take(piece)
             return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, "ipfs-pieces")
-        while len(self._open) >= _AHEAD:
-            self._open.popleft().result()
+        self._pool = self._pool or ThreadPoolExecutor(1, "ipfs-pieces")
         self._open.append(self._pool.submit(self._take, piece))
+        self._rooms.rotate(-1)
 
     def wait(self) -> None:
         """Until all are taken."""

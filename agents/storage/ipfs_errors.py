@@ -8,6 +8,7 @@ holds the path of the API, which may be a key.
 from __future__ import annotations
 
 import ssl
+from http.client import HTTPException
 from typing import Final
 
 import ipfshttpclient
@@ -41,11 +42,19 @@ FAILURES: Final = (
     ipfshttpclient.exceptions.Error,
     OSError,
     urllib3.exceptions.HTTPError,
+    HTTPException,
     *MALFORMED,
 )
 """Everything a call through the client may raise."""
 
-_ABSENT: Final = ("not found", "could not find", "deadline exceeded", "offline", "not pinned")
+_ABSENT: Final = (
+    "not found",
+    "could not find",
+    "deadline exceeded",
+    "request timed out",  # what js-ipfs says when the search took as long as it may
+    "offline",
+    "not pinned",
+)
 _NOT_A_FILE: Final = ("is a directory", "unrecognized", "protobuf", "proto:", "unixfs")
 _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (Late, "it did not answer in time, or too slowly"),
@@ -56,6 +65,7 @@ _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (ssl.SSLError, "no secure connection to it can be made"),
     (urllib3.exceptions.NewConnectionError, "it does not accept connections"),
     (urllib3.exceptions.ProtocolError, "the connection broke off"),
+    (HTTPException, "the connection broke off"),
 )
 
 

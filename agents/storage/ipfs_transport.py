@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from http.client import HTTPException, HTTPResponse
 from types import TracebackType
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
@@ -27,8 +28,7 @@ from agents.storage.nesting import parse_json
 from agents.storage.patience import Patience
 
 MAX_JSON: Final = 64 << 10
-_PIECE: Final = 256 << 10
-_FLOWING_S: Final = 0.05  # a reply whose last piece came sooner is read a whole _PIECE at a time
+_FLOWING_S: Final = 0.05  # a reply whose last piece came sooner fills all the room there is
 _CONNECT_S: Final = 5.0
 _CONNECTIONS: Final = 16  # kept open for later calls; more threads may call at a time
 _CUT_AGAIN_S: Final = 0.1
@@ -179,25 +179,33 @@ class Stream:
         return value
 
     def __iter__(self) -> Iterator[bytes]:
-        while piece := self.read():
-            yield piece
+        room = memoryview(bytearray(MAX_JSON))
+        while count := self.read_into(room):
+            yield bytes(room[:count])
 
-    def read(self) -> bytes:
-        """The next bytes; none at the end.
+    def read_into(self, room: memoryview) -> int:
+        """Put the next bytes into `room`; returns their number, 0 at the end.
 
         They are given as soon as there are any, because the time that they buy may be needed. But a
         daemon sends 32 KiB at a time, and a piece costs more here than its bytes do. As long as
-        they come fast, several are taken together.
+        they come fast, `room` is filled, as far as the time left lasts at the least rate.
         """
         if self._response is None:
-            return b""
+            return 0
+        room = room[: max(1, self._patience.reach())]
         began = time.monotonic()
-        take = self._response.read if self._flowing else self._response.read1
         with self._in_time():
-            piece = take(_PIECE, decode_content=False)
+            # urllib3's own readinto() makes bytes first and copies them.
+            body: HTTPResponse = self._response._original_response  # type: ignore[attr-defined]
+            if self._flowing:
+                count = body.readinto(room)
+            else:
+                piece = body.read1(len(room))
+                count = len(piece)
+                room[:count] = piece
         self._flowing = time.monotonic() - began < _FLOWING_S
-        self._patience.received(len(piece))
-        return piece
+        self._patience.received(count)
+        return count
 
     def close(self) -> None:
         """Return the connection to the pool; close it if the body was not read to its end."""
@@ -218,7 +226,7 @@ class Stream:
         """Say Late for whatever comes of a connection that was cut."""
         try:
             yield
-        except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError):
+        except (urllib3.exceptions.HTTPError, HTTPException, OSError, ValueError, AttributeError):
             if self._patience.left() <= 0:
                 raise Late from None
             raise

@@ -32,6 +32,10 @@ class Patience:
         """Seconds until the operation has to end; 0 when it is over."""
         return max(0.0, self._end - time.monotonic())
 
+    def reach(self) -> int:
+        """Bytes that take no longer than the time left, if they come at the least rate."""
+        return int(self.left() * LEAST_RATE)
+
     def sent(self, count: int) -> None:
         """Count bytes that were sent. They win no tries: another try sends them all again."""
         latest = time.monotonic() + self._seconds

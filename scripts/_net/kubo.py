@@ -92,7 +92,8 @@ class KuboHandler(BaseHTTPRequestHandler):
         """Answer one call from what the server holds."""
         cid = options.get("arg", "")
         if call == "add":
-            self.send_json({"Name": "", "Hash": self.server.add(_file_part(body), options)})
+            added = self.server.add(_file_part(body), options)
+            self.send_json({"Name": "", "Hash": _written(added, options)})
         elif call == "cat" and cid in self.server.files:
             start, count = int(options.get("offset", 0)), int(options.get("length", 1 << 60))
             self._reply(self.server.files[cid][start : start + count], fault=fault)
@@ -100,9 +101,9 @@ class KuboHandler(BaseHTTPRequestHandler):
             self._reply(self.server.blocks[digest_of(cid).hex()], fault=fault)
         elif call == "pin/add" and cid in self.server.files:
             self.server.pins.add(cid)
-            self.send_json({"Pins": [cid]})
+            self.send_json({"Pins": [_written(cid, options)]})
         elif call == "pin/ls" and cid in self.server.pins:
-            self.send_json({"Keys": {cid: {"Type": "recursive"}}})
+            self.send_json({"Keys": {_written(cid, options): {"Type": "recursive"}}})
         elif call == "pin/ls":
             self.send_json({"Message": f"path '{cid}' is not pinned", "Type": "error"}, status=500)
         elif call.startswith("files/"):
@@ -177,6 +178,12 @@ class KuboHandler(BaseHTTPRequestHandler):
         # A daemon that fails in mid-stream ends the body properly and tells in a trailer.
         trailer = b"X-Stream-Error: unexpected EOF\r\n" if fault == "truncate" else b""
         self.wfile.write(b"0\r\n" + trailer + b"\r\n")
+
+
+def _written(cid: str, options: dict[str, str]) -> str:
+    """A CID as the caller asked for it: in another base unless it named ours. What replies are
+    written in is a daemon's own choice (Kubo's is base32, js-ipfs' base58btc)."""
+    return cid if options.get("cid-base") == "base32" else cid.upper()
 
 
 def _file_part(body: bytes) -> bytes:

@@ -261,3 +261,21 @@ def test_a_long_file_is_read_in_one_request(kubo: Any, ipfs: IpfsStore) -> None:
     kubo.calls.clear()
     assert ipfs.get(cid, LIMIT) == data
     assert [call for call, _ in kubo.calls] == ["cat"]
+
+
+def test_a_reply_that_slows_down_to_a_lawful_rate_is_read_to_its_end(
+    lie: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.storage.ipfs._GRACE_S", 0.0)
+    data = bytes(range(256)) * (12 << 10)  # 3 MiB, the last of them at over 300 KiB a second
+    fast, piece = 2 << 20, 64 << 10
+
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(data) + data[:fast])
+        for start in range(fast, len(data), piece):
+            time.sleep(0.2)
+            connection.sendall(data[start : start + piece])
+
+    store, server = lie(answer, timeout_s=1.0, attempts=1)  # less than a MiB of it takes
+    assert store.get(cid_of_bytes(data), LIMIT) == data
+    assert len(server.requests) == 1

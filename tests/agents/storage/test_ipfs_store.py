@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -25,22 +26,26 @@ from agents.storage import (
     TooLarge,
     open_store,
 )
-from agents.storage.cid import PROFILE, cid_of_bytes, digest_of
+from agents.storage.cid import PROFILE, CidBuilder, cid_of_bytes, digest_of
 from agents.storage.ipfs import IpfsStore
 
 LIMIT = 1 << 30
 SMALL = b"a small artefact"
-LARGE = os.urandom(9 * (1 << 20) + 3)
+LARGE = random.Random(14).randbytes(9 * (1 << 20) + 3)
+assert LARGE[-1], "a test replaces its last byte by a zero"
 
 
 def _calls(kubo: Any, name: str) -> list[dict[str, str]]:
     return [options for call, options in kubo.calls if call == name]
 
 
-def test_every_option_that_changes_a_cid_is_sent(kubo: Any, ipfs: IpfsStore) -> None:
-    ipfs.put_bytes(SMALL)
+def test_every_option_that_changes_a_cid_or_its_text_is_sent(kubo: Any, ipfs: IpfsStore) -> None:
+    cid = ipfs.put_bytes(SMALL)
+    assert ipfs.has(cid)  # the server writes a CID in another base unless told
+    ipfs.pin(cid)
     (options,) = _calls(kubo, "add")
     assert {k: v.lower() for k, v in options.items()} == {
+        "cid-base": "base32",
         "chunker": "size-262144",
         "cid-version": "1",
         "raw-leaves": "true",
@@ -157,6 +162,7 @@ def test_a_server_that_is_not_kubo_is_reported(kubo: Any, ipfs: IpfsStore, fault
     [
         ("block was not found locally (offline): ipld: could not find bafk", NotFound),
         ("context deadline exceeded", NotFound),
+        ("Failed to cat file: request timed out", NotFound),
         ("this dag node is a directory", CorruptContent),
         ("protobuf: (PBNode) invalid wireType, expected 2, got 3", CorruptContent),
         ("write /data: no space left on device", StoreUnavailable),
@@ -238,6 +244,22 @@ def test_reading_stops_at_the_bound_even_if_the_daemon_ignores_it(
     with pytest.raises(TooLarge):
         ipfs.get(cid, 1000)
     assert kubo.sent < 32 << 20
+
+
+def test_slow_hashing_holds_up_reading_and_loses_nothing(
+    ipfs: IpfsStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = random.Random(3).randbytes(24 << 20)
+    cid = ipfs.put_bytes(data)
+    update = CidBuilder.update
+
+    def slowly(builder: CidBuilder, piece: memoryview) -> None:
+        time.sleep(0.01)  # a piece is read and written sooner, so its room would be used again
+        update(builder, piece)
+
+    monkeypatch.setattr(CidBuilder, "update", slowly)
+    assert ipfs.get_file(cid, tmp_path / "out", LIMIT) == len(data)
+    assert (tmp_path / "out").read_bytes() == data
 
 
 def test_a_daemon_with_its_own_import_settings_is_reported(
@@ -367,7 +389,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_a_real_daemon_stores_and_gives_back(daemon: str, tmp_path: Path) -> None:
-    store = open_store(daemon)
+    store = open_store(daemon, timeout_s=5.0)
     absent = cid_of_bytes(b"nobody has this")
     assert not store.has(absent)
     for use in (lambda: store.get(absent, 100), lambda: store.get_digest(digest_of(absent), 100)):

@@ -29,6 +29,14 @@ def test_bytes_win_back_time_up_to_the_time_at_the_start(clock: list[float]) -> 
     assert patience.left() == 0
 
 
+def test_what_comes_at_the_least_rate_in_the_time_left_is_within_reach(clock: list[float]) -> None:
+    patience = Patience(10, 3, 1)
+    clock[0] += 8
+    assert patience.reach() == 2 * LEAST_RATE
+    clock[0] += 3
+    assert patience.reach() == 0
+
+
 def test_a_transfer_slower_than_the_least_rate_ends(clock: list[float]) -> None:
     patience, seconds = Patience(10, 3, 1), 0
     while patience.left():
