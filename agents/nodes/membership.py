@@ -154,6 +154,7 @@ class Membership:
             benchmarks,
             "submit_benchmark",
             self.node_id,
+            seed,
             units,
             root,
             digest_of(artefact),
