@@ -5,7 +5,8 @@
     a challenged result                   recompute the round, uphold or reject
     an appealed report                    re-execute the node's task, uphold or reject
     a contested verdict on a task         run the task, name its result
-    a judged benchmark                    check it again, overrule a false verdict
+    a judged benchmark                    check it again, overrule a false verdict, condemn
+                                          invented work
     a model at a checkpoint               recompute its rounds, attest it
     a validator's scores                  measure them again, overrule a false vector
 

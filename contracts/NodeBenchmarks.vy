@@ -22,6 +22,10 @@
           half of the weight and that many owners whom the Coordinator approved.
         - A score stands until the next attempt passes, or it expires in the registry. The
           Coordinator overrules a false verdict: the score is reset and who gave it is slashed.
+        - Whoever invents work loses stake. The Coordinator condemns an answer that a verifier has
+          failed, or whose pass it overrules, once. What was computed is exact integers, so an
+          answer to its own seed is right or wrong, on all hardware; an answer that names another
+          seed than the attempt's, after a reorganisation or a re-arm, reverts. Nobody is rewarded.
         - This contract holds no money and calls no contract but the NodeRegistry and, if there is
           one, the source of randomness.
 @custom:kill The owner (the Coordinator) can pause requests, answers and verdicts with
@@ -72,6 +76,12 @@ FAILED: constant(uint256) = 2
 OVERRULED: constant(uint256) = 3
 _TIME: constant(uint256) = 2
 
+# What became of an answer that was judged, below the time at which it was given.
+RAISED: constant(uint256) = 1
+DOUBTED: constant(uint256) = 2
+CONDEMNED: constant(uint256) = 4
+_ANSWERED: constant(uint256) = 3
+
 # Pause bits.
 PAUSE_BENCHMARK: constant(uint256) = 1
 
@@ -94,6 +104,7 @@ registry: public(immutable(address))
 
 _benchmarks: HashMap[uint256, INodeBenchmarks.Benchmark]
 _voted: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
+_judged: HashMap[uint256, HashMap[uint256, uint256]]
 
 
 @deploy
@@ -137,7 +148,8 @@ def overrule(node_id: uint256, attempt: uint256, passed: bool, verifier_ids: Dyn
     """
     @notice Owner only: finds that a verdict on an attempt was false. The verifiers named, who gave
             it, are slashed for FALSE_REPORT (all of it to the treasury). A false pass resets the
-            node's score, so that it must measure again.
+            node's score, so that it must measure again, and of a settled attempt the node itself is
+            slashed as by `condemn`, once.
     @dev Reverts: "ownable: caller is not the owner", "benchmarks: not its verdict" (also twice for
          the same verdict).
     @param node_id The node that was measured.
@@ -160,6 +172,29 @@ def overrule(node_id: uint256, attempt: uint256, passed: bool, verifier_ids: Dyn
         )
     log INodeBenchmarks.VerdictOverruled(node_id=node_id, attempt=attempt, passed=passed)
     if passed:
+        extcall INodeRegistry(registry).set_score(node_id, 0)
+        judged: uint256 = self._judged[node_id][attempt]
+        if judged != 0 and judged & CONDEMNED == 0:
+            self._condemn(node_id, attempt, judged)
+
+
+@external
+def condemn(node_id: uint256, attempt: uint256):
+    """
+    @notice Owner only: finds that the work of an attempt was invented. The attempt is settled, and
+            a verifier has signed that it failed. The node is slashed for FALSE_REPORT (all of it to
+            the treasury), once for an attempt. If the attempt passed all the same, the node's score
+            is reset.
+    @dev Reverts: "ownable: caller is not the owner", "benchmarks: nothing to condemn" (not settled,
+         failed by nobody, or condemned before).
+    @param node_id The node that answered.
+    @param attempt The number of its attempt.
+    """
+    ownable._check_owner()
+    judged: uint256 = self._judged[node_id][attempt]
+    self._require(judged & (DOUBTED | CONDEMNED) == DOUBTED, "benchmarks: nothing to condemn")
+    self._condemn(node_id, attempt, judged)
+    if judged & RAISED != 0:
         extcall INodeRegistry(registry).set_score(node_id, 0)
 
 
@@ -191,18 +226,22 @@ def request_benchmark(node_id: uint256):
 
 
 @external
-def submit_benchmark(node_id: uint256, units: uint256, root: bytes32, artefact: bytes32):
+def submit_benchmark(
+    node_id: uint256, seed: bytes32, units: uint256, root: bytes32, artefact: bytes32
+):
     """
     @notice A node's owner or operator: answers the attempt, once, within the window. The time
             between request and answer in block timestamps is taken for the work: an upper bound of
             the true time, so latency costs the node score and never gains it any. Pins the check
-            seed to the next block.
+            seed to the next block. The answer names the seed it is of, so that no answer is taken
+            for the work of a seed that came later.
     @dev Reverts: "pausing: paused", "benchmarks: unknown node", "benchmarks: not the owner or
          operator", "benchmarks: exiting", "benchmarks: banned", "benchmarks: no benchmark pending",
          "benchmarks: benchmark window passed", "benchmarks: bad units",
          "benchmarks: empty benchmark", "benchmarks: seed expired" (capture it again first),
-         "randomness: too early".
+         "benchmarks: not its seed", "randomness: too early".
     @param node_id The node.
+    @param seed The seed of the attempt.
     @param units Work units done, 1 to 1,000,000.
     @param root Root over the chunks.
     @param artefact Digest of the stored proof.
@@ -220,7 +259,8 @@ def submit_benchmark(node_id: uint256, units: uint256, root: bytes32, artefact: 
         root != empty(bytes32) and artefact != empty(bytes32),
         "benchmarks: empty benchmark",
     )
-    self._capture_now(self._seed_key(node_id))
+    captured: bytes32 = self._capture_now(self._seed_key(node_id))
+    self._require(seed == captured, "benchmarks: not its seed")
     self._benchmarks[node_id].submitted_at = block.timestamp
     self._benchmarks[node_id].units = units
     self._benchmarks[node_id].root = root
@@ -500,7 +540,12 @@ def _settle(node_id: uint256, passed: bool):
     """
     @notice Ends the attempt. One that failed leaves the score alone.
     """
+    attempt: uint256 = self._benchmarks[node_id].attempt
     self._benchmarks[node_id].settled = True
+    said: uint256 = RAISED if passed else 0
+    if self._benchmarks[node_id].fails != 0:
+        said |= DOUBTED
+    self._judged[node_id][attempt] = self._benchmarks[node_id].submitted_at << _ANSWERED | said
     score: uint256 = 0
     if passed:
         elapsed: uint256 = (
@@ -512,9 +557,21 @@ def _settle(node_id: uint256, passed: bool):
         score = record.benchmark_score
     log INodeBenchmarks.BenchmarkSettled(
         node_id=node_id,
-        attempt=self._benchmarks[node_id].attempt,
+        attempt=attempt,
         passed=passed,
         score=score,
     )
     if passed:
         extcall INodeRegistry(registry).set_score(node_id, score)
+
+
+@internal
+def _condemn(node_id: uint256, attempt: uint256, judged: uint256):
+    """
+    @notice Slashes the node for an attempt, which is `judged` and not condemned yet.
+    """
+    self._judged[node_id][attempt] = judged | CONDEMNED
+    amount: uint256 = extcall INodeRegistry(registry).slash(
+        node_id, FALSE_REPORT, judged >> _ANSWERED, empty(address)
+    )
+    log INodeBenchmarks.FalseBenchmarkSlashed(node_id=node_id, attempt=attempt, amount=amount)

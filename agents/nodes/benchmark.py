@@ -22,8 +22,9 @@ varies by a block, which is then less than a tenth of the whole, and equal machi
 
 Limit: work split over P machines needs only P - 1 invented starting states, hence P - 1 wrong
 chunks, and is found with probability about q (P - 1) / units. The spot check bounds skipped work
-and not borrowed machines. A cheat that is found loses the time that its registration took; nothing
-is slashed.
+and not borrowed machines. Whoever is found to have invented a chunk is slashed as for FALSE_REPORT
+(agents/nodes/benchmark_disputes.py), so a node checks some of its own chunks before it answers: a
+machine that computes wrongly keeps its answer back.
 """
 
 from __future__ import annotations
@@ -106,6 +107,20 @@ def check_chunk(previous: bytes, index: int, device: str | None = None) -> bytes
         return _chunk(_check_state(previous), index, _device(device))
 
 
+def wrong_chunk(
+    seed: bytes, digests: Sequence[bytes], chosen: Sequence[int], device: str | None
+) -> int:
+    """The first of the `chosen` chunks whose digest does not follow from the one before; -1: none.
+
+    Computed on `device`, which need not be where the work was done.
+    """
+    for index in chosen:
+        previous = digests[index - 1] if index else seed
+        if check_chunk(previous, index, device) != digests[index]:
+            return index
+    return -1
+
+
 def root(seed: bytes, digests: Sequence[bytes]) -> bytes:
     """Merkle root that goes on chain; leaf i is keccak(0x00 || seed || i as uint256 || digest)."""
     leaves = [
@@ -156,10 +171,9 @@ def check_submission(
     if root(seed, digests) != claimed_root:
         return Check(False, "The benchmark artefact doesn't have the Merkle root given on chain.")
     chosen = draw_checks(check_seed, units, count)
-    for index in chosen:
-        previous = digests[index - 1] if index else seed
-        if check_chunk(previous, index, device) != digests[index]:
-            return Check(False, f"Chunk {index} of the benchmark is wrong.")
+    wrong = wrong_chunk(seed, digests, chosen, device)
+    if wrong >= 0:
+        return Check(False, f"Chunk {wrong} of the benchmark is wrong.")
     return Check(True, f"{len(chosen)} of {units} chunks were recomputed and are right.")
 
 

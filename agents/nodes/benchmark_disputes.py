@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a committee member does for benchmarks: it checks those again that verifiers have judged.
 
+Rule: work is invented when any of its chunks, its root or the form of its artefact is wrong. It is
+exact integers of the attempt's own seed, so nothing else makes it wrong, and whoever answered with
+it is slashed: at once where a pass is overruled, else once a verifier has failed it. How long it
+took is no evidence.
 Rule: a verdict is false only if every honest verifier would have seen so. A pass is false when the
 first `DUE_CHECKS` drawn chunks, the root or the form of the artefact are wrong: whoever signed it
 has not looked. A fail is false when every chunk is right. What lies between (a wrong chunk that few
-checks draw) is nobody's fault: either verdict stands.
+checks draw) is no verifier's fault: either verdict stands.
 Everything needed is in the chain's events, except the seed of the work and the artefact's digest:
 these are read as they were in the block of the answer, so a node that asks for its next attempt at
 once takes nothing away.
@@ -37,6 +41,7 @@ _EVENTS = (
     "BenchmarkVerdictGiven",
     "BenchmarkSettled",
     "BenchmarkVerdictSlashed",
+    "FalseBenchmarkSlashed",
 )
 
 
@@ -48,6 +53,25 @@ class FalseVerdict:
     attempt: int
     passed: bool
     verifiers: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class FalseWork:
+    """An answer that was invented, in whole or in part, and why it is."""
+
+    node: int
+    attempt: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the work of an attempt shows: which verdict on it is false (None: neither), whether it
+    was invented, and why."""
+
+    false_verdict: bool | None
+    invented: bool
     why: str
 
 
@@ -82,7 +106,16 @@ class Work:
     check_seed: bytes
 
 
-Checking = Generator[None, None, tuple[bool, str] | None]
+@dataclass(frozen=True)
+class _Deeds:
+    """What was done about false benchmarks: verifiers slashed by attempt, and attempts whose node
+    was."""
+
+    verifiers: defaultdict[tuple[int, int], set[int]]
+    answers: set[tuple[int, int]]
+
+
+Checking = Generator[None, None, Seen | None]
 
 
 class BenchmarkDisputes:
@@ -95,34 +128,26 @@ class BenchmarkDisputes:
         self._device = None if configured == "auto" else configured
         first = network.deployment.block
         self._events = EventLog(EventCursor(network.chain, network.benchmarks, _EVENTS, first))
-        self._found: dict[_Settled, tuple[bool, str] | None] = {}  # which verdict is false, and why
+        self._found: dict[_Settled, Seen | None] = {}
         self._not_before: dict[_Settled, int] = {}  # blocks
         self._check: tuple[_Settled, Checking] | None = None
 
-    def step(self, head: Head) -> list[FalseVerdict]:
-        """The false verdicts known here whose verifiers were not slashed; checks a little more."""
-        settled, slashed = self._read()
+    def step(self, head: Head) -> list[FalseVerdict | FalseWork]:
+        """The false verdicts and the invented work known here for which nobody was slashed; checks
+        a little more."""
+        settled, deeds = self._read()
         recent = [case for case in settled if case.settled >= head.number - _LOOK_BACK]
         self._go_on(recent, head)
-        found = []
-        for case in recent:
-            wrong = self._found.get(case)
-            if wrong is None:
-                continue
-            passed, why = wrong
-            guilty = {verifier for verifier, vote in case.votes if vote == passed}
-            left = sorted(guilty - slashed[case.node, case.attempt])[:_MAX_NAMED]
-            if left:
-                verdict = FalseVerdict(case.node, case.attempt, passed, tuple(left), why)
-                found.append(verdict)
-        return found
+        cases = ((case, self._found.get(case)) for case in recent)
+        due = (_due(case, seen, deeds) for case, seen in cases if seen is not None)
+        return [one for one in due if one is not None]
 
-    def _read(self) -> tuple[list[_Settled], dict[tuple[int, int], set[int]]]:
-        """All settled attempts, and who was slashed for a verdict on which."""
+    def _read(self) -> tuple[list[_Settled], _Deeds]:
+        """All settled attempts, and who was slashed for which."""
         seeds: dict[bytes, bytes] = {}
         answers: dict[tuple[int, int], _Settled] = {}
         votes: dict[tuple[int, int], list[tuple[int, bool]]] = defaultdict(list)
-        slashed: dict[tuple[int, int], set[int]] = defaultdict(set)
+        deeds = _Deeds(defaultdict(set), set())
         settled: list[_Settled] = []
         for event in self._events.read():
             args = event.args
@@ -145,9 +170,11 @@ class BenchmarkDisputes:
                         votes=tuple(votes[place]),
                     )
                 )
+            elif event.name == "BenchmarkVerdictSlashed":
+                deeds.verifiers[place].add(args["verifier_id"])
             else:
-                slashed[place].add(args["verifier_id"])
-        return settled, slashed
+                deeds.answers.add(place)
+        return settled, deeds
 
     def _go_on(self, cases: list[_Settled], head: Head) -> None:
         """Check a little more of the case in hand, else of the newest that is due."""
@@ -177,14 +204,27 @@ class BenchmarkDisputes:
             raise
 
     def _checked(self, case: _Settled) -> Checking:
-        """Which verdict on an attempt is false, and why; None if neither is. Stops now and then.
+        """What the work of an attempt shows. Stops now and then.
 
         Raises NotFound while nobody has the artefact.
         """
         answer = self._network.benchmark(case.node, case.answered)
         artefact = self._store.get_digest(answer.artefact, artefact_bytes(case.units))
         work = Work(answer.seed, case.units, case.root, case.check_seed)
-        return (yield from false_verdict(work, artefact, case.failed_by_some, self._device))
+        return (yield from look_again(work, artefact, case.failed_by_some, self._device))
+
+
+def _due(case: _Settled, seen: Seen, deeds: _Deeds) -> FalseVerdict | FalseWork | None:
+    """What is left to do about an attempt: verifiers first, since to overrule their pass slashes
+    the node too."""
+    place = case.node, case.attempt
+    guilty = {verifier for verifier, vote in case.votes if vote == seen.false_verdict}
+    left = sorted(guilty - deeds.verifiers[place])[:_MAX_NAMED]
+    if left:
+        return FalseVerdict(*place, bool(seen.false_verdict), tuple(left), seen.why)
+    if seen.invented and place not in deeds.answers:
+        return FalseWork(*place, seen.why)
+    return None
 
 
 def artefact_bytes(units: int) -> int:
@@ -192,8 +232,8 @@ def artefact_bytes(units: int) -> int:
     return _BYTES_PER_UNIT * units + 1
 
 
-def false_verdict(work: Work, artefact: bytes, failed: bool, device: str | None) -> Checking:
-    """Which verdict on an attempt is false, and why; None if neither is. Stops now and then.
+def look_again(work: Work, artefact: bytes, failed: bool, device: str | None) -> Checking:
+    """What the work of an attempt shows; None if nothing is false. Stops now and then.
 
     `failed`: whether anybody has failed it, so that all of it is computed again.
     """
@@ -210,14 +250,14 @@ def false_verdict(work: Work, artefact: bytes, failed: bool, device: str | None)
         device=device,
     )
     if not check.passed:
-        return True, check.reason
+        return Seen(True, True, check.reason)
     if not failed:
         return None
     previous = work.seed
     for index, digest in enumerate(read_artefact(artefact, work.units)):
         if check_chunk(previous, index, device) != digest:
-            return None
+            return Seen(None, True, f"Chunk {index} of the benchmark is wrong.")
         previous = digest
         if index % _CHUNKS == _CHUNKS - 1:
             yield
-    return False, f"All {work.units} chunks of the benchmark are right."
+    return Seen(False, False, f"All {work.units} chunks of the benchmark are right.")

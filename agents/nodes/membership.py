@@ -8,7 +8,10 @@ operator key registers itself as its own owner, with the rewards going to `train
 
 from __future__ import annotations
 
+import os
+
 from agents.nodes import benchmark
+from agents.nodes.benchmark_disputes import DUE_CHECKS
 from agents.nodes.machine import machine
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZOO, Role
@@ -145,6 +148,13 @@ class Membership:
         with self._context.metrics.busy("benchmark"):
             digests = benchmark.run_for(seed, self._seconds(left), _MIN_UNITS, self._device)
         units = len(digests)
+        # What is wrong here would cost stake; a GPU's work is looked at by the CPU.
+        mine = benchmark.draw_checks(os.urandom(32), units, DUE_CHECKS)
+        wrong = benchmark.wrong_chunk(seed, digests, mine, "cpu")
+        if wrong >= 0:
+            why = f"chunk {wrong} of {units} is another when it is computed again on the CPU"
+            self._context.log.error("computes_wrongly", device=self._device, why=why)
+            return f"kept back: the answer to a benchmark, since {why}"
         artefact = self._store.put_bytes(benchmark.pack_artefact(digests))
         self._store.pin(artefact)
         crashpoint("trainer-before-benchmark")
@@ -154,6 +164,7 @@ class Membership:
             benchmarks,
             "submit_benchmark",
             self.node_id,
+            seed,
             units,
             root,
             digest_of(artefact),

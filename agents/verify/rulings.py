@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from agents.nodes.benchmark_disputes import FalseVerdict
+from agents.nodes.benchmark_disputes import FalseVerdict, FalseWork
 from agents.protocol.network import Network
 from agents.protocol.numbers import Phase, ReportStatus, Role
 from agents.protocol.structs import Report
@@ -133,10 +133,18 @@ def appeal_rulings(
         yield Ruling(network.reports.address, data, salt, why)
 
 
-def benchmark_rulings(network: Network, found: Iterable[FalseVerdict]) -> Iterator[Ruling]:
-    """What becomes of false verdicts on benchmarks: who gave them is slashed, and a score that a
-    false pass gave is reset."""
+def benchmark_rulings(
+    network: Network, found: Iterable[FalseVerdict | FalseWork]
+) -> Iterator[Ruling]:
+    """What becomes of false benchmarks and of false verdicts on them: who gave them is slashed, and
+    a score that they gave is reset."""
     for case in found:
+        if isinstance(case, FalseWork):
+            data = network.benchmarks.function("condemn", 2).encode((case.node, case.attempt))
+            salt = salt_of("condemn", case.node, case.attempt)
+            why = f"attempt {case.attempt} of node {case.node} is invented: {case.why}"
+            yield Ruling(network.benchmarks.address, data, salt, why)
+            continue
         args = (case.node, case.attempt, case.passed, list(case.verifiers))
         data = network.benchmarks.function("overrule", 4).encode(args)
         # A vote is slashed once, so the first of the verifiers tells this operation from others.

@@ -58,6 +58,7 @@ SLASHERS = (
 # Calls that wait the routine delay only: those a running network needs, and the emergency brake.
 ROUTINE_CALLS = (
     ("NodeBenchmarks", "overrule"),
+    ("NodeBenchmarks", "condemn"),
     ("ScoreConsensus", "overrule_scores"),
     ("NodeBenchmarks", "set_paused"),
     ("NodeRegistry", "approve_role"),

@@ -445,8 +445,16 @@ def _benchmark(call: _Call) -> Words:
     verdict = "passed" if call.args["passed"] else "failed"
     judges = ", ".join(map(str, call.args["verifier_ids"]))
     which = f"benchmark {call.args['attempt']} of node {call.args['node_id']}"
-    note = "Verifiers slashed for FALSE_REPORT: {}. A false pass resets the node's score."
-    return Words(f"Overrule the verdict that {which} {verdict}", (), (note.format(judges),))
+    notes = [f"Verifiers slashed for FALSE_REPORT: {judges}."]
+    if call.args["passed"]:
+        notes.append("The node is slashed too, for the same, and its score is reset.")
+    return Words(f"Overrule the verdict that {which} {verdict}", (), tuple(notes))
+
+
+def _invented(call: _Call) -> Words:
+    which = f"benchmark {call.args['attempt']} of node {call.args['node_id']}"
+    note = "The node is slashed for FALSE_REPORT. If it passed, its score is reset."
+    return Words(f"Find {which} invented", (), (note,))
 
 
 def _scores(call: _Call) -> Words:
@@ -485,6 +493,7 @@ _WRITERS: dict[tuple[str, str], _Writer] = {
     ("NodeRegistry", "set_penalty"): _penalty,
     ("NodeRegistry", "claim_bounty"): partial(_collect, "bounty"),
     ("NodeBenchmarks", "overrule"): _benchmark,
+    ("NodeBenchmarks", "condemn"): _invented,
     ("RedundantTasks", "add_class"): _class,
     ("ScoreConsensus", "overrule_scores"): _scores,
     ("RewardPool", "claim"): partial(_collect, "pending"),

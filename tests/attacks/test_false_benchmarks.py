@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""False verdicts on a benchmark: the committee's own agents check it again, and overrule.
+"""False benchmarks, and false verdicts on them: the committee's own agents check them again.
 
 Vic and vera have most of the verifiers' weight and say what they like. Three of the five members
 run their agents, which know nothing but the chain and the store.
@@ -20,10 +20,12 @@ from agents.runtime.config import VerifierSettings
 from agents.storage.embedded import EmbeddedStore
 from tests.stage.chain.agents import PASSPHRASE, RunningAgents
 from tests.stage.chain.benchmarks import UNITS, answer, judge
-from tests.stage.chain.people import Node, People
+from tests.stage.chain.people import STAKES, TRAINER, Node, People
 
 FAIR = 1_000 * 10**18
 FIFTH = FAIR // 5
+STAKE = STAKES[TRAINER]
+LESS = STAKE - STAKE // 5
 
 
 @pytest.fixture
@@ -62,6 +64,11 @@ def score(people: People, node: Node) -> int:
     return int(people.chain.call(people.registry, "node", node.node_id).benchmark_score)
 
 
+def treasury(people: People) -> int:
+    to = people.chain.call(people.registry, "parameters").treasury
+    return int(people.chain.call(people.registry, "bounty", to))
+
+
 def stakes(people: People, *names: str) -> list[int]:
     ids = [people.nodes[name].node_id for name in names]
     return [int(people.chain.call(people.registry, "bonded", number)) for number in ids]
@@ -83,6 +90,7 @@ def test_invented_benchmark_that_two_pass__is_overruled(
     assert [said.split(":")[0] for said in did].count("executed") == 1
     assert score(people, eve) == 0
     assert stakes(people, "vic", "vera", "vito") == [FAIR - FIFTH, FAIR - FIFTH, FAIR]
+    assert stakes(people, "eve") == [LESS]
     assert sit(people, committee) == []
 
 
@@ -91,41 +99,72 @@ def test_right_benchmark_that_two_fail__costs_them_a_fifth(
 ) -> None:
     """Eve does her work; it is failed so that she gets no place. Vito says what is right."""
     before = score(people, eve)
-    answer(people, eve, store, lambda index: False)
+    bounty = treasury(people)
+    answer(people, eve, store)
     judge(people, eve, True, "vito")
     judge(people, eve, False, "vic", "vera")
     sit(people, committee)
     assert stakes(people, "vic", "vera", "vito") == [FAIR - FIFTH, FAIR - FIFTH, FAIR]
+    assert stakes(people, "eve") == [STAKE]
     assert score(people, eve) == before
+    # Framing is paid for, and by nobody to those who frame: all of it is the treasury's.
+    assert treasury(people) - bounty == 2 * FIFTH
 
 
-@pytest.mark.parametrize("passed", [True, False])
-def test_right_verdict__is_left_alone(
-    people: People,
-    eve: Node,
-    store: EmbeddedStore,
-    committee: list[Coordinator],
-    passed: bool,
+def test_right_pass__is_left_alone(
+    people: People, eve: Node, store: EmbeddedStore, committee: list[Coordinator]
 ) -> None:
-    """A right pass, and a right fail."""
-    answer(people, eve, store, lambda index: not passed)
-    judge(people, eve, passed, "vic", "vera")
+    answer(people, eve, store)
+    judge(people, eve, True, "vic", "vera")
     assert sit(people, committee) == []
 
 
-@pytest.mark.parametrize("passed", [True, False])
-def test_wrong_chunk_that_is_not_drawn__makes_neither_verdict_false(
+def test_invented_benchmark_that_two_fail__is_condemned(
+    people: People, eve: Node, store: EmbeddedStore, committee: list[Coordinator]
+) -> None:
+    """Eve loses a fifth, once; whoever failed her is right. She asks for her next attempt first."""
+    before = score(people, eve)
+    answer(people, eve, store, lambda index: True)
+    judge(people, eve, False, "vic", "vera")
+    people.request_benchmark(eve)
+    did = sit(people, committee)
+    assert [said.split(":")[0] for said in did].count("executed") == 1
+    assert stakes(people, "eve", "vic", "vera", "vito") == [LESS, FAIR, FAIR, FAIR]
+    assert score(people, eve) == before
+    assert sit(people, committee) == []
+
+
+def test_wrong_chunk_that_is_not_drawn__costs_its_node_if_a_verifier_finds_it(
     people: People,
     eve: Node,
     store: EmbeddedStore,
     committee: list[Coordinator],
     monkeypatch: pytest.MonkeyPatch,
-    passed: bool,
 ) -> None:
-    """Who checks 8 chunks passes it, who checks all fails it; both are honest."""
+    """Who checks 8 chunks passes it, who checks all fails it; both are honest, and Eve is not. Her
+    score goes with her stake although two have passed her."""
     monkeypatch.setattr(benchmark, "draw_checks", lambda *_: list(range(DUE_CHECKS)))
     answer(people, eve, store, lambda index: index == UNITS - 1)
-    judge(people, eve, passed, "vic", "vera")
+    judge(people, eve, False, "vito")
+    judge(people, eve, True, "vic", "vera")
+    assert score(people, eve) > 0
+    did = sit(people, committee)
+    assert any(f"Chunk {UNITS - 1} of the benchmark is wrong" in said for said in did)
+    assert stakes(people, "eve", "vic", "vera", "vito") == [LESS, FAIR, FAIR, FAIR]
+    assert score(people, eve) == 0
+
+
+def test_wrong_chunk_that_nobody_draws__costs_nothing(
+    people: People,
+    eve: Node,
+    store: EmbeddedStore,
+    committee: list[Coordinator],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The limit of a spot check: the committee computes all of it only where somebody failed it."""
+    monkeypatch.setattr(benchmark, "draw_checks", lambda *_: list(range(DUE_CHECKS)))
+    answer(people, eve, store, lambda index: index == UNITS - 1)
+    judge(people, eve, True, "vic", "vera")
     assert sit(people, committee) == []
 
 

@@ -122,6 +122,7 @@ RESTRICTED = {
     },
     "NodeBenchmarks": {
         "overrule": NOT_OWNER,
+        "condemn": NOT_OWNER,
         **PAUSED,
         "request_benchmark": UNKNOWN_NODE,
         "submit_benchmark": UNKNOWN_NODE,

@@ -13,7 +13,7 @@ from agents.protocol import formulas
 from agents.protocol.numbers import MAX_VIOLATION, Violation
 from agents.protocol.slashing import DEFAULTS, NO_ROW, Offender, reporter_share, slash_amount
 from tests.stage.contracts.clock import block, hash_of, mine
-from tests.stage.contracts.registry import request
+from tests.stage.contracts.registry import request, seed_now
 from tests.stage.contracts.rounds import MODEL, REPORT, UPDATE, RoundStage, make_rounds
 from tests.stage.contracts.scores import make_scores
 from tests.stage.contracts.system import EMPTY, REWARD, STAKE, TRAINER, System, Work, events_of
@@ -103,7 +103,8 @@ def test_benchmark_check_key(system: System) -> None:
     node = system.join("somebody", TRAINER)
     request(system.registry, system.benchmarks, node.node_id)
     mine(2, 24)
-    arguments = (node.node_id, 5, keccak(text="root"), keccak(text="artefact"))
+    seed = seed_now(system.benchmarks, node.node_id)
+    arguments = (node.node_id, seed, 5, keccak(text="root"), keccak(text="artefact"))
     system.benchmarks.submit_benchmark(*arguments, sender=node.operator)
     keys = [fields["key"] for name, fields in events_of(system.benchmarks) if "Seed" in name]
     assert formulas.benchmark_check_key(node.node_id, 1) in keys

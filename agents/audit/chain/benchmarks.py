@@ -31,8 +31,9 @@ _NAMES = (
     "BenchmarkSettled",
     "BenchmarkVerdictSlashed",
     "VerdictOverruled",
+    "FalseBenchmarkSlashed",
 )
-_ANSWER = ("uint256", "uint256", "bytes32", "bytes32")
+_ANSWER = ("uint256", "bytes32", "uint256", "bytes32", "bytes32")
 _VERDICTS = ("uint256", "bool", "uint256[]", "bytes[]")
 _MOST_UNITS = 1_000_000
 
@@ -43,7 +44,8 @@ class Attempt:
 
     `votes`: who passed it (True) or failed it. `decided`: what they must settle it to, None while
     they are too few; `settled`: what it was settled to.
-    `overruled`: verifiers whom the committee found wrong.
+    `overruled`: verifiers whom the committee found wrong. `condemned`: whether the node was slashed
+    for it.
     """
 
     node: int
@@ -56,6 +58,7 @@ class Attempt:
     decided: bool | None = None
     settled: bool | None = None
     overruled: set[int] = field(default_factory=set)
+    condemned: bool = False
 
     @property
     def name(self) -> str:
@@ -87,6 +90,7 @@ class Benchmarks:
         self._random_source = random_source
         self._scores: dict[int, tuple[int, int]] = {}  # by node: the newest, and when it was given
         self._slashed: list[Event] = []  # by the overruling that runs
+        self._false_passes: set[tuple[int, int, bytes]] = set()  # overruled: attempt, transaction
 
     def check(self) -> list[Attempt]:
         """Replay and compare; the attempts that were answered, in order of their nodes."""
@@ -168,9 +172,10 @@ class Benchmarks:
             )
             if values[0] == args["node_id"]
         ]
-        said = (args["node_id"], args["units"], bytes(args["root"]), bytes(args["artefact"]))
+        seed = self._seed(formulas.benchmark_seed_key(attempt.node, attempt.attempt))
+        answer = (args["units"], bytes(args["root"]), bytes(args["artefact"]))
         sentence = f"the transaction 0x{event.tx_hash.hex()} of its answer says something else."
-        part.hold("benchmarks", said in sent, who, sentence)
+        part.hold("benchmarks", (args["node_id"], seed, *answer) in sent, who, sentence)
 
     def _on_BenchmarkVerdictGiven(self, event: Event) -> None:
         attempt = self._newest(event)
@@ -272,6 +277,27 @@ class Benchmarks:
             part.hold("benchmarks", here and gave, whose, sentence)
             found.overruled.add(verifier)
         if args["passed"]:
+            self._scores[node] = 0, self._record.time(event)
+            self._false_passes.add((node, number, event.tx_hash))
+
+    def _on_FalseBenchmarkSlashed(self, event: Event) -> None:
+        """The committee slashes a node for an answer, once, that a verifier failed or whose pass it
+        overrules in the same call."""
+        args, part = event.args, self._part
+        node, number = args["node_id"], args["attempt"]
+        found = {attempt.attempt: attempt for attempt in self.attempts[node]}.get(number)
+        who = f"benchmark {number} of node {node}"
+        judged = found is not None and found.settled is not None
+        if not part.hold("benchmarks", judged, who, "its node was slashed for it unjudged."):
+            return
+        assert found is not None
+        part.hold("benchmarks", not found.condemned, who, "its node was slashed for it twice.")
+        overruled = (node, number, event.tx_hash) in self._false_passes
+        doubted = overruled or not all(found.votes.values())
+        sentence = "its node was slashed for it, and no verifier failed it."
+        part.hold("benchmarks", doubted, who, sentence)
+        found.condemned = True
+        if found.settled:
             self._scores[node] = 0, self._record.time(event)
 
     # -- the end -------------------------------------------------------------------------------

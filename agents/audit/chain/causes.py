@@ -258,15 +258,29 @@ def _of_tasks(record: Record, registry: Payouts) -> Iterator[Cause]:
 
 
 def _of_benchmarks(record: Record) -> Iterator[Cause]:
-    """Verifiers whose verdict on a benchmark the committee found false."""
+    """Verifiers whose verdict on a benchmark the committee found false, and nodes whose answer."""
     given: dict[tuple[int, int, int], int] = {}
-    for event in record.all("BenchmarkVerdictGiven", "BenchmarkVerdictSlashed"):
+    answered: dict[tuple[int, int], int] = {}
+    kind = int(Violation.FALSE_REPORT)
+    for event in record.all(
+        "BenchmarkSubmitted",
+        "BenchmarkVerdictGiven",
+        "BenchmarkVerdictSlashed",
+        "FalseBenchmarkSlashed",
+    ):
         args = event.args
-        vote = args["node_id"], args["attempt"], args["verifier_id"]
+        place_ = args["node_id"], args["attempt"]
+        if event.name == "BenchmarkSubmitted":
+            answered[place_] = record.time(event)
+            continue
+        if event.name == "FalseBenchmarkSlashed":
+            offence = answered.get(place_, record.time(event))
+            yield Cause(event, 0, 0, place_[0], kind, NOBODY, args["amount"], offence)
+            continue
+        vote = (*place_, args["verifier_id"])
         if event.name == "BenchmarkVerdictGiven":
             given[vote] = record.time(event)
             continue
-        kind = int(Violation.FALSE_REPORT)
         offence = given.get(vote, record.time(event))
         yield Cause(event, 0, 0, vote[2], kind, NOBODY, args["amount"], offence)
 

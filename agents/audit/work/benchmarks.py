@@ -4,8 +4,8 @@
 Rule: an answer that was judged had an artefact, so other bytes than it named are a difference,
 whatever the verdict; one that is missing is a difference where it passed and the job's rounds rest
 on the score. Its digests must have the root on chain. With `deep` verdicts are judged by the
-committee's own rule, `agents.nodes.benchmark_disputes.false_verdict`: who gave a false one must
-have been slashed for it.
+committee's own rule, `agents.nodes.benchmark_disputes.look_again`: who gave a false one must have
+been slashed for it, and so must a node whose work was invented.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agents.audit.chain.benchmarks import Attempt
 from agents.audit.sources.artefacts import Artefacts, guarded, take_failures
 from agents.audit.sources.findings import Part
 from agents.nodes.benchmark import read_artefact, root
-from agents.nodes.benchmark_disputes import Work, artefact_bytes, false_verdict
+from agents.nodes.benchmark_disputes import Seen, Work, artefact_bytes, look_again
 
 
 def check_work(
@@ -63,21 +63,29 @@ def _check_root(part: Part, work: Work, raw: bytes, who: str) -> None:
 
 
 def _judge(part: Part, attempt: Attempt, work: Work, raw: bytes, device: str) -> None:
-    """Whoever gave a false verdict was slashed for it, and nobody else was."""
-    checking = false_verdict(work, raw, not all(attempt.votes.values()), device)
+    """Whoever gave a false verdict or invented work was slashed for it, and nobody else was."""
+    checking = look_again(work, raw, not all(attempt.votes.values()), device)
     try:
         while True:
             next(checking)
     except StopIteration as end:
-        wrong: tuple[bool, str] | None = end.value
+        seen: Seen | None = end.value
+    wrong = None if seen is None else seen.false_verdict
+    why = "" if seen is None else f" ({seen.why.rstrip('.')})"
     for verifier, vote in attempt.votes.items():
-        guilty = wrong is not None and vote == wrong[0]
+        guilty = vote == wrong
         slashed = verifier in attempt.overruled
         said = "passed" if vote else "failed"
-        why = "" if wrong is None else f" ({wrong[1].rstrip('.')})"
         sentence = (
             f"verifier {verifier} {said} it, which is wrong{why}, and was not slashed for it."
             if guilty
             else f"verifier {verifier} {said} it and was slashed for that, which is not false{why}."
         )
         part.hold("benchmarks", guilty == slashed, attempt.name, sentence)
+    invented = seen is not None and seen.invented and attempt.settled is not None
+    sentence = (
+        f"its work is invented{why}, and node {attempt.node} was not slashed for it."
+        if invented
+        else f"node {attempt.node} was slashed for invented work, which it is not{why}."
+    )
+    part.hold("benchmarks", invented == attempt.condemned, attempt.name, sentence)

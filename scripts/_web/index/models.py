@@ -391,7 +391,8 @@ class Slash(Model):
 class Attempt(Model):
     """An attempt at a node's benchmark. `units`: what it says it computed, in `elapsed` seconds.
 
-    `passes`, `fails`: verdicts. `overruled`: the committee found the verdict false.
+    `passes`, `fails`: verdicts. `overruled`: the committee found the verdict false. `condemned`: it
+    found the work invented, and the node was slashed.
     """
 
     attempt: int
@@ -405,6 +406,7 @@ class Attempt(Model):
     settled: bool
     passed: bool
     overruled: bool
+    condemned: bool
     score: Count
 
 

@@ -314,6 +314,7 @@ BENCHMARKS = sa.Table(
     _flag("settled"),
     _flag("passed"),
     _flag("overruled"),
+    _flag("condemned"),
     _amount("score"),
 )
 

@@ -52,6 +52,7 @@ _SENTENCES: dict[str, tuple[str | None, str, str, Callable[[dict[str, Any]], str
     "NodeRegistered": ("node_id", "registered with a stake of {}", "plain", _zoo("stake")),
     "ExitBegun": ("node_id", "begins to leave", "plain", None),
     "BenchmarkSettled": ("node_id", "has its benchmark judged", "plain", None),
+    "FalseBenchmarkSlashed": ("node_id", "has invented its benchmark", "bad", None),
     "JobCreated": (None, "The job is created", "plain", None),
     "JobFunded": (None, "The job is funded with {}", "good", _zoo("amount")),
     "RewardClaimed": (None, "Rewards of {} are claimed", "good", _zoo("amount")),

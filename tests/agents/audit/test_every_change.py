@@ -119,6 +119,7 @@ def test_a_false_pass_that_nobody_overruled_is_found_with_deep(tasked: FinishedT
     """The committee's deed is taken out of the history: the work is still wrong."""
     replayed = Benchmarks(Record(tasked.network, JOB), *registry_of(tasked)).check()
     [false] = [a for a in replayed if a.overruled]
+    assert false.condemned
     guilty = set(false.overruled)
     false.overruled.clear()
     part = Part(0)
@@ -127,6 +128,24 @@ def test_a_false_pass_that_nobody_overruled_is_found_with_deep(tasked: FinishedT
     assert len(said) == len(guilty)
     for verifier in guilty:
         assert any(f"verifier {verifier} passed it, which is wrong" in one for one in said), said
+
+
+def test_invented_work_that_nobody_condemned_is_found_with_deep(tasked: FinishedTasks) -> None:
+    """One answer that was failed and one that was passed; and a slash for work that is right."""
+    replayed = Benchmarks(Record(tasked.network, JOB), *registry_of(tasked)).check()
+    invented = [a for a in replayed if a.condemned]
+    assert len(invented) == 2
+    honest = next(a for a in replayed if a.settled and not a.condemned)
+    for attempt in invented:
+        attempt.condemned = False
+    honest.condemned = True
+    part = Part(0)
+    check_work(part, Artefacts(tasked.store), replayed, set(), True, DEVICE, lambda text: None)
+    said = [str(d) for d in part.differences]
+    assert len(said) == 3
+    for attempt in invented:
+        assert any(attempt.name in one and "was not slashed for it" in one for one in said), said
+    assert any(honest.name in one and "which it is not" in one for one in said), said
 
 
 def registry_of(tasked: FinishedTasks) -> tuple[StakeBook, Part]:

@@ -110,3 +110,25 @@ def test_a_node_with_a_score_measures_again_only_when_nothing_waits_to_be_reveal
     assert said is not None and said.startswith("benchmarked: ")
     assert act(people, agent) is None
     assert not agent.measuring
+
+
+def test_a_machine_that_computes_wrongly_answers_nothing(
+    stage: tuple[People, Membership], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong answer costs stake: what the device made is looked at by the CPU first."""
+    people, agent = stage
+    ann = people.nodes["ann"]
+    made = benchmark.run_for
+
+    def broken(*arguments: object) -> list[bytes]:
+        return [bytes([digest[0] ^ 1]) + digest[1:] for digest in made(*arguments)]
+
+    assert act(people, agent) == "requested: a benchmark"
+    monkeypatch.setattr(benchmark, "run_for", broken)
+    said = act(people, agent)
+    assert said is not None and said.startswith("kept back: ")
+    state = people.chain.call(people.benchmarks, "benchmark", ann.node_id)
+    assert (state.attempt, state.submitted_at) == (1, 0)
+    monkeypatch.setattr(benchmark, "run_for", made)
+    said = act(people, agent)
+    assert said is not None and said.startswith("benchmarked: ")

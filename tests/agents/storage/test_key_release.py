@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agents.storage.canonical import dumps, loads
 from agents.storage.envelope import open_box
@@ -138,3 +140,92 @@ def test_who_cannot_be_written_to_keeps_nobody_from_its_keys() -> None:
     assert release is not None
     assert [entry.reader for entry in release.readers] == ["node 4"]
     assert make_release(replace(PLACE, kind="job"), []) is None
+
+
+# -- anybody's bytes -------------------------------------------------------------------------------
+
+FUZZED = settings(max_examples=300, deadline=None, derandomize=True)
+Leaf = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
+Json = st.recursive(
+    Leaf, lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=8), x, max_size=3)
+)
+# Lists of one length, so that swapped parts still have the right sizes. Made once: sealing draws.
+GIVEN = {"node 12": {5: KEYS[5], 11: KEYS[11]}, "node 4": {2: KEYS[2], 5: KEYS[5]}}
+_MADE = make_release(
+    PLACE,
+    [
+        Recipient(name, public(private), GIVEN[name])
+        for name, private in (("node 12", BOB), ("node 4", ANN))
+    ],
+)
+assert _MADE is not None
+FILE = _MADE.to_bytes()
+FIELDS = sorted(loads(FILE))
+ENTRY_FIELDS = sorted(loads(FILE)["readers"][0])
+
+
+def opened(raw: bytes) -> dict[str, dict[int, bytes]]:
+    """What a stranger's file gives the two readers; nothing but ReleaseError ever comes out."""
+    try:
+        release = KeyRelease.from_bytes(raw)
+    except ReleaseError:
+        return {}
+    found = {}
+    for name, private in (("node 4", ANN), ("node 12", BOB)):
+        try:
+            found[name] = release.open(name, unwrap(private))
+        except ReleaseError:
+            continue
+    return found
+
+
+def gives_nothing_false(raw: bytes) -> None:
+    """A changed file gives a reader the keys that were sealed to it, or none."""
+    assert opened(raw).items() <= GIVEN.items()
+
+
+@given(st.binary(max_size=400))
+@FUZZED
+def test_any_bytes_give_nothing(raw: bytes) -> None:
+    assert opened(raw) == {}
+
+
+@given(st.data())
+@FUZZED
+def test_a_file_with_a_changed_byte_gives_no_wrong_key(data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(FILE) - 1))
+    byte = data.draw(st.integers(0, 255))
+    cut = data.draw(st.sampled_from([0, 1, 2]))  # replaced, inserted, or the rest cut off
+    rest = (FILE[place + 1 :], FILE[place:], b"")[cut]
+    gives_nothing_false(FILE[:place] + bytes([byte]) + rest)
+
+
+@given(st.sampled_from([*FIELDS, "more"]), Json)
+@FUZZED
+def test_a_file_with_a_changed_field_gives_no_wrong_key(name: str, value: Any) -> None:
+    gives_nothing_false(dumps({**loads(FILE), name: value}))
+
+
+@given(st.integers(0, 1), st.sampled_from([*ENTRY_FIELDS, "more"]), Json)
+@FUZZED
+def test_a_reader_with_a_changed_field_is_given_no_wrong_key(
+    which: int, name: str, value: Any
+) -> None:
+    readers = loads(FILE)["readers"]
+    readers[which] = {**readers[which], name: value}
+    gives_nothing_false(dumps({**loads(FILE), "readers": readers}))
+
+
+@given(st.permutations(["items", "box", "key", "reader"]), st.integers(1, 3))
+@FUZZED
+def test_readers_with_swapped_fields_are_given_no_wrong_key(names: list[str], count: int) -> None:
+    """Each part of the file is true of somebody."""
+    one, other = (dict(entry) for entry in loads(FILE)["readers"])
+    for name in names[:count]:
+        one[name], other[name] = other[name], one[name]
+    readers = sorted((one, other), key=lambda entry: str(entry["reader"]))
+    gives_nothing_false(dumps({**loads(FILE), "readers": readers}))
+
+
+def test_the_file_that_is_fuzzed_gives_both_their_keys() -> None:
+    assert opened(FILE) == GIVEN

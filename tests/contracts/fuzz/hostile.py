@@ -722,6 +722,9 @@ SPECIAL: dict[tuple[str, str], Callable[[Hostile], Any]] = {
     ("coordinator.approve_by_sig", "signatures"): Hostile.approvals,
     ("coordinator.set_delay_class", "target"): Hostile.address,
     ("results.open", "terms"): _const((1, EVIDENCE, 1, 600, 500, 400, 300, 800, ZOO, DAY)),
+    ("benchmarks.submit_benchmark", "seed"): lambda h: (
+        h.ask("benchmarks.benchmark", h.so_far["node_id"]).seed
+    ),
     ("pool.fund", "spec"): lambda h: h.origin()[1],
     ("results.open", "verifiers"): lambda h: [h.own_node()],
 }

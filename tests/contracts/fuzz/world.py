@@ -48,6 +48,7 @@ ROUTINE = (
     ("reports", "resolve_appeal"),
     ("appeals", "resolve"),
     ("benchmarks", "overrule"),
+    ("benchmarks", "condemn"),
 )
 
 # How many of each role the network has, and how many of them may be hostile at once. One verifier

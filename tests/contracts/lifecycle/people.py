@@ -109,10 +109,10 @@ class People:
     def benchmark(self, node: Node, verifiers: list[Node]) -> None:
         """Request and submit a benchmark and have the verifiers' signed verdicts relayed."""
         self.benchmarks.request_benchmark(node.node_id, sender=node.operator)
-        ape.chain.mine()  # the block that seeds it
-        self.benchmarks.submit_benchmark(
-            node.node_id, 100, digest("root"), digest("artefact"), sender=node.operator
-        )
+        ape.chain.mine(2)  # the block that seeds it, and one behind it
+        seed = self.benchmarks.capture_benchmark_seed.call(node.node_id)
+        answer = (node.node_id, seed, 100, digest("root"), digest("artefact"))
+        self.benchmarks.submit_benchmark(*answer, sender=node.operator)
         ape.chain.mine()
         self.benchmarks.capture_check_seed(node.node_id, sender=node.operator)
         message = self.benchmarks.verdict_digest(node.node_id, True)

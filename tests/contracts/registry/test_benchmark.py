@@ -24,8 +24,10 @@ from tests.stage.contracts.registry import (
     Keys,
     Register,
     address_of,
+    answer,
     benchmark_passed,
     draw_key,
+    seed_now,
     submit,
 )
 
@@ -111,7 +113,7 @@ def test_seeds__differ_by_node_and_attempt(benchmarks: Any, node: int, register:
 def test_submit__records_and_pins_the_check(benchmarks: Any, seeded: int, who: str) -> None:
     requested_at = benchmarks.benchmark(seeded).requested_at
     benchmarks.capture_benchmark_seed(seeded)
-    benchmarks.submit_benchmark(seeded, UNITS, ROOT, ARTEFACT, sender=address_of(who))
+    answer(benchmarks, seeded, operator=address_of(who))
     target = block() + 1
     assert events_of(benchmarks) == [
         event("SeedRequested", key=draw_key(CHECK_DOMAIN, seeded, 1), target_block=target),
@@ -133,32 +135,47 @@ def test_submit__records_and_pins_the_check(benchmarks: Any, seeded: int, who: s
 
 
 def test_submit__captures_the_seed_itself(benchmarks: Any, seeded: int) -> None:
-    benchmarks.submit_benchmark(seeded, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
+    answer(benchmarks, seeded)
     assert benchmarks.benchmark(seeded).seed != EMPTY
 
 
 def test_submit__seed_expired__reverts_until_captured_anew(benchmarks: Any, node: int) -> None:
     mine(258, 258)
     with boa.reverts("benchmarks: seed expired"):
-        benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
+        benchmarks.submit_benchmark(node, EMPTY, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
     benchmarks.capture_benchmark_seed(node)
     mine(2)
-    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
+    answer(benchmarks, node)
+
+
+def test_attack__answer_held_back_until_its_seed_is_another__is_refused(
+    benchmarks: Any, node: int
+) -> None:
+    """A producer holds an honest answer back for 256 blocks, re-arms the seed and lets it in: with
+    the new seed its root would be wrong, and the node would be slashed for invented work."""
+    mine(2)
+    old = seed_now(benchmarks, node)
+    mine(258)
+    assert benchmarks.capture_benchmark_seed(node, sender=STRANGER) == EMPTY
+    mine(2)
+    with boa.reverts("benchmarks: not its seed"):
+        benchmarks.submit_benchmark(node, old, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
+    answer(benchmarks, node)
 
 
 def test_submit__never_requested__reverts(benchmarks: Any, register: Register) -> None:
     register("watcher", VERIFIER)
     with boa.reverts("benchmarks: no benchmark pending"):
-        benchmarks.submit_benchmark(1, UNITS, ROOT, ARTEFACT, sender=address_of("watcher"))
+        benchmarks.submit_benchmark(1, EMPTY, UNITS, ROOT, ARTEFACT, sender=address_of("watcher"))
 
 
 def test_submit__at_the_end_of_the_window__is_in_time(benchmarks: Any, node: int) -> None:
     mine(2, WINDOW)
-    benchmarks.submit_benchmark(node, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
+    answer(benchmarks, node)
 
 
 def test_capture_check_seed__anyone_may(benchmarks: Any, seeded: int) -> None:
-    benchmarks.submit_benchmark(seeded, UNITS, ROOT, ARTEFACT, sender=OPERATOR)
+    answer(benchmarks, seeded)
     with boa.reverts("randomness: too early"):
         benchmarks.capture_check_seed(seeded, sender=STRANGER)
     mine(2)

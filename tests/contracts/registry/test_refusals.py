@@ -76,8 +76,24 @@ def answer(
     units: int = stage.UNITS,
     root: bytes = stage.ROOT,
     artefact: bytes = stage.ARTEFACT,
+    seed: bytes | None = None,
 ) -> Step:
-    return by(who, "benchmarks.submit_benchmark", node, units, root, artefact)
+    """An answer that names the attempt's seed, while there is one, or `seed`."""
+
+    def send(contracts: dict[str, Any]) -> Any:
+        named = seed or _seed(contracts["benchmarks"], node)
+        call = by(who, "benchmarks.submit_benchmark", node, named, units, root, artefact)
+        return call(contracts)
+
+    send.__name__ = f"benchmarks.submit_benchmark by the {who}"
+    return send
+
+
+def _seed(benchmarks: Any, node: int) -> bytes:
+    try:
+        return stage.seed_now(benchmarks, node)
+    except boa.BoaError:
+        return EMPTY
 
 
 EXITING, WITHDRAWN = owner("begin_exit", NODE), owner("withdraw", NODE)
@@ -198,6 +214,7 @@ REFUSED: list[tuple[Any, ...]] = [
     ),
     ("benchmarks: empty benchmark", answer(root=EMPTY), SEEDED),
     ("benchmarks: empty benchmark", answer(artefact=EMPTY), SEEDED),
+    ("benchmarks: not its seed", answer(seed=KEY), SEEDED),
     ("benchmarks: exiting", answer("node_owner"), SEEDED, EXITING),
     ("benchmarks: banned", answer(), SEEDED, BANNED),
     ("pausing: paused", answer(), SEEDED, PAUSED),

@@ -15,6 +15,7 @@ from tests.stage.contracts.registry import (
     Keys,
     account,
     address_of,
+    answer,
     consent,
     first,
     give,
@@ -208,9 +209,7 @@ def test_verdicts__capture_the_check_seed_themselves(
     benchmarks: Any, node: int, verifiers: Keys
 ) -> None:
     mine(2)
-    benchmarks.submit_benchmark(
-        node, stage.UNITS, stage.ROOT, stage.ARTEFACT, sender=stage.OPERATOR
-    )
+    answer(benchmarks, node)
     mine(2)
     seed_free = benchmarks.verdict_digest(node, True)
     ((verifier, key),) = first(verifiers).items()
@@ -221,9 +220,7 @@ def test_verdicts__capture_the_check_seed_themselves(
 
 def test_verdicts__check_seed_expired__reverts(benchmarks: Any, node: int, verifiers: Keys) -> None:
     mine(2)
-    benchmarks.submit_benchmark(
-        node, stage.UNITS, stage.ROOT, stage.ARTEFACT, sender=stage.OPERATOR
-    )
+    answer(benchmarks, node)
     mine(258)
     with boa.reverts("benchmarks: seed expired"):
         benchmarks.submit_verdicts(node, True, list(first(verifiers)), [bytes(65)])

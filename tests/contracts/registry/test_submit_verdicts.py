@@ -10,7 +10,7 @@ import boa
 from tests.stage.contracts import registry as stage
 from tests.stage.contracts.clock import mine, wait
 from tests.stage.contracts.events import events_of
-from tests.stage.contracts.registry import Keys, first, give, sign_verdict, submit
+from tests.stage.contracts.registry import Keys, answer, first, give, sign_verdict, submit
 
 SCORE = stage.UNITS * 1_000_000 // stage.SECONDS
 
@@ -26,9 +26,7 @@ def test_digest__is_what_wallets_sign(benchmarks: Any, answered: int, verifiers:
 
 def test_digest__before_and_after_the_capture__is_the_same(benchmarks: Any, node: int) -> None:
     mine(2)
-    benchmarks.submit_benchmark(
-        node, stage.UNITS, stage.ROOT, stage.ARTEFACT, sender=stage.OPERATOR
-    )
+    answer(benchmarks, node)
     with boa.reverts("benchmarks: check seed not ready"):
         benchmarks.verdict_digest(node, True)
     mine(2)

@@ -50,6 +50,8 @@ class KeysModel:
     requests: dict[Place, tuple[int, bytes, bytes, int]] = field(default_factory=dict)
     released: dict[Place, tuple[bytes, bytes, int]] = field(default_factory=dict)
     record: list[Released] = field(default_factory=list)
+    readers: dict[str, bytes] = field(default_factory=dict)  # account to its public key
+    disclosed: list[tuple[int, int, bytes, str]] = field(default_factory=list)
 
     def releaser(self, job: int) -> str:
         named = self.named.get(job, ZERO)
@@ -90,6 +92,17 @@ class KeysModel:
         need(bool(node.role), "keys: node not eligible")
         self.released[place] = (key_id, public_key, self.now)
         self.record.append(Released(place, key_id, public_key, sender, node.role))
+
+    def set_reader_key(self, sender: str, public_key: bytes) -> None:
+        need(public_key != EMPTY, "keys: no encryption key")
+        need(public_key != self.readers.get(sender), "keys: reader key unchanged")
+        self.readers[sender] = public_key
+
+    def disclose(self, sender: str, job: int, round_id: int, digest: bytes) -> None:
+        """Anybody, of any round: it gives nobody a right, and answers no request."""
+        need(job in self.sponsors, "keys: no job")
+        need(digest != EMPTY, "keys: empty digest")
+        self.disclosed.append((job, round_id, digest, sender))
 
     def _answer(self, place: Place) -> tuple[bytes, bytes]:
         """The identifier of the key that was released last, and the key it was sealed to."""

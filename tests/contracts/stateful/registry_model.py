@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tests.contracts.stateful.machine import Refused, need
 
 TRAINER, VERIFIER, AGGREGATOR = ROLES = 1, 2, 4
-REPEATED = 4
+REPEATED, FALSE_REPORT = 4, 6
 REDUNDANCY_MISMATCH, ABORT = 7, 8
 ZOO = 10**18
 ZERO = "0x" + "00" * 20
@@ -46,7 +46,11 @@ class Attempt:
     settled: bool = False
     seed: Draw = field(default_factory=Draw)
     check: Draw = field(default_factory=Draw)
-    voted: dict[int, bool] = field(default_factory=dict)  # verifier to its verdict
+    voted: dict[int, tuple[bool, int]] = field(default_factory=dict)
+    """By verifier: its verdict, and when it gave it."""
+    overruled: set[int] = field(default_factory=set)
+    passed: bool = False  # what it was settled to
+    condemned: bool = False
 
 
 @dataclass
@@ -88,13 +92,20 @@ class Settings:
 
 class RegistryModel:
     def __init__(
-        self, coordinator: str, slashers: list[str], settings: Settings, rows: dict[int, Row]
+        self,
+        coordinator: str,
+        benchmarks: str,
+        slashers: list[str],
+        settings: Settings,
+        rows: dict[int, Row],
     ) -> None:
         self.coordinator = coordinator
-        self.slashers = list(slashers)
+        self.benchmarks = benchmarks
+        self.slashers = [*slashers, benchmarks]
         self.settings = settings
         self.rows: dict[int, Row] = defaultdict(lambda: (0, 0, 0, False, False, 0), rows)
         self.nodes: dict[int, ModelNode] = {}
+        self.attempts: dict[tuple[int, int], Attempt] = {}  # by node and number, all of them
         self.lists: dict[int, list[int]] = {role: [] for role in ROLES}
         self.bounties: Counter[str] = Counter()
         self.wallets: Counter[str] = Counter()
@@ -258,6 +269,7 @@ class RegistryModel:
         need(bool(n.roles & TRAINER), "benchmarks: not a trainer")
         need(not self._pending(n.attempt), "benchmarks: benchmark pending")
         n.attempt = Attempt(n.attempt.attempt + 1, self.now, seed=Draw(self.block + 1))
+        self.attempts[node_id, n.attempt.attempt] = n.attempt
 
     def capture_benchmark_seed(self, _sender: str, node_id: int) -> None:
         self._capture(self._attempt(node_id).seed)
@@ -266,14 +278,19 @@ class RegistryModel:
         self._capture(self._attempt(node_id).check)
 
     def submit_benchmark(
-        self, sender: str, node_id: int, units: int, root: bytes, artefact: bytes
+        self, sender: str, node_id: int, its_seed: bool, units: int, root: bytes, artefact: bytes
     ) -> None:
+        """`its_seed`: whether the answer names the attempt's seed."""
         a = self._measuring(sender, node_id).attempt
         need(a.attempt != 0 and a.submitted_at == 0, "benchmarks: no benchmark pending")
         need(self._pending(a), "benchmarks: benchmark window passed")
         need(0 < units <= 1_000_000, "benchmarks: bad units")
         need(root != EMPTY and artefact != EMPTY, "benchmarks: empty benchmark")
+        captured = a.seed.captured
         self._capture_now(a.seed)
+        if not its_seed:
+            a.seed.captured = captured
+        need(its_seed, "benchmarks: not its seed")
         a.submitted_at, a.units, a.root, a.artefact = self.now, units, root, artefact
         a.check.target = self.block + 1
 
@@ -293,7 +310,7 @@ class RegistryModel:
         voices = dict(zip(ids, weights, strict=True))
         owner = self.nodes[node_id].owner
         total = sum(w for v, w in voices.items() if self.nodes[v].owner != owner)
-        weight = sum(w for v, w in voices.items() if a.voted.get(v) is passed)
+        weight = sum(w for v, w in voices.items() if a.voted.get(v, (None, 0))[0] is passed)
         voted: set[int] = set()
         try:
             for verifier, signer in zip(verifiers, signers, strict=True):
@@ -309,18 +326,55 @@ class RegistryModel:
         except Refused:
             a.check.captured = captured
             raise
-        a.voted |= dict.fromkeys(voted, passed)
+        a.voted |= dict.fromkeys(voted, (passed, self.now))
         if passed:
             a.passes = votes
         else:
             a.fails = votes
         if votes >= self.settings.quorum and 2 * weight > total:
-            a.settled = True
+            a.settled, a.passed = True, passed
             if passed:
                 elapsed = max(a.submitted_at - a.requested_at, 1)
-                self.nodes[node_id].score = a.units * 10**6 // elapsed
-                self.nodes[node_id].scored_at = self.now
-                self._relist(node_id)
+                self._give_score(node_id, a.units * 10**6 // elapsed)
+
+    def overrule(
+        self, sender: str, node_id: int, number: int, passed: bool, verifiers: list[int]
+    ) -> None:
+        self._need_coordinator(sender)
+        a = self.attempts.get((node_id, number), Attempt())
+        for i, verifier in enumerate(verifiers):
+            once = verifier not in a.overruled and verifier not in verifiers[:i]
+            gave = a.voted.get(verifier, (not passed, 0))[0] is passed
+            need(once and gave, "benchmarks: not its verdict")
+        if passed:
+            need(node_id in self.nodes, "registry: unknown node")
+        for verifier in verifiers:
+            a.overruled.add(verifier)
+            self._punish(verifier, a.voted[verifier][1])
+        if passed:
+            self._give_score(node_id, 0)
+            if a.settled and not a.condemned:
+                self._condemn(node_id, a)
+
+    def condemn(self, sender: str, node_id: int, number: int) -> None:
+        self._need_coordinator(sender)
+        a = self.attempts.get((node_id, number), Attempt())
+        due = a.settled and a.fails > 0 and not a.condemned
+        need(due, "benchmarks: nothing to condemn")
+        self._condemn(node_id, a)
+        if a.passed:
+            self._give_score(node_id, 0)
+
+    def _condemn(self, node_id: int, a: Attempt) -> None:
+        a.condemned = True
+        self._punish(node_id, a.submitted_at)
+
+    def _punish(self, node_id: int, offence_time: int) -> None:
+        self.slash(self.benchmarks, node_id, FALSE_REPORT, offence_time, ZERO)
+
+    def _give_score(self, node_id: int, score: int) -> None:
+        self.nodes[node_id].score, self.nodes[node_id].scored_at = score, self.now
+        self._relist(node_id)
 
     # Slashers
 

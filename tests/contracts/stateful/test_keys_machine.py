@@ -16,6 +16,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from tests.contracts.stateful.keys_model import EMPTY, ROLES, ZERO, KeysModel, ModelNode
 from tests.contracts.stateful.machine import Machine, run
 from tests.stage.contracts.clock import mine
+from tests.stage.contracts.events import logged
 from tests.stage.contracts.rounds import RoundStage, make_rounds
 from tests.stage.contracts.system import AGGREGATOR, DAY, INVALID, VERIFIER, Player, System
 
@@ -23,6 +24,7 @@ JOBS = (1, 2)
 UNKNOWN_JOB = 3
 KEY_IDS = [keccak(text=f"data key {i}") for i in range(2)]
 PUBLIC_KEYS = [EMPTY, keccak(text="public key 0"), keccak(text="public key 1")]
+DIGESTS = [EMPTY, *KEY_IDS]
 # What only a history can bring about; `tests/contracts/keys` meets every other refusal.
 LATE = {
     "keys: already requested",
@@ -30,6 +32,7 @@ LATE = {
     "keys: not the current key",
     "keys: request is for another key",
     "keys: stale encryption key",
+    "keys: reader key unchanged",
 }
 
 Job = st.sampled_from([*JOBS, *JOBS, *JOBS, UNKNOWN_JOB])
@@ -113,6 +116,28 @@ class KeysMachine(Machine):
         ):
             self.served[self.model.record[-1].role] += 1
 
+    # Anybody
+
+    @rule(by=Pick, key=st.sampled_from(PUBLIC_KEYS))
+    def set_reader_key(self, by: int, key: bytes) -> None:
+        sender = self.people[by]
+        self.step(
+            lambda m: m.set_reader_key(sender, key),
+            lambda: self.keys.set_reader_key(key, sender=sender),
+        )
+
+    @rule(by=Pick, job=Job, round_id=st.integers(0, 2**256 - 1), digest=st.sampled_from(DIGESTS))
+    def disclose(self, by: int, job: int, round_id: int, digest: bytes) -> None:
+        """Put on record once, under the sender's name, and nothing else is."""
+        sender, args = self.people[by], (job, round_id, digest)
+        if self.step(
+            lambda m: m.disclose(sender, *args),
+            lambda: self.keys.disclose_keys(*args, sender=sender),
+        ):
+            names = ("job_id", "round_id", "digest", "by")
+            said = dict(zip(names, self.model.disclosed[-1], strict=True))
+            assert logged(self.keys) == [("KeysDisclosed", said)]
+
     # The nodes
 
     @rule(right=Right, job=Job, node=Node, by=Pick)
@@ -184,6 +209,8 @@ class KeysMachine(Machine):
         for job in (*JOBS, UNKNOWN_JOB):
             assert self.keys.key_of(job) == self.model.keys.get(job, EMPTY)
             assert self.keys.releaser_of(job) == self.model.releaser(job)
+        for person in self.people:
+            assert self.keys.reader_key_of(person) == self.model.readers.get(person, EMPTY)
         for job in JOBS:
             for player in self.players:
                 self._place_is_model(job, player)
@@ -210,6 +237,8 @@ def test_keys_machine(system: System) -> None:
         for data in (True, False):
             machine.be_served_late(1, 0, data, late, pick=1)
             machine.chain_is_model()
+    for _ in range(2):
+        machine.set_reader_key(2, PUBLIC_KEYS[1])
     machine.teardown()
     assert set(KeysMachine.refused) >= LATE, "a change between question and answer never mattered"
     assert set(KeysMachine.served) == set(ROLES), "a role was never served"

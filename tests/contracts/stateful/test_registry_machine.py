@@ -35,9 +35,11 @@ from tests.stage.contracts.registry import (
     GAS_CAP,
     SEED_DOMAIN,
     account,
+    address_of,
     consent,
     deploy_registry,
     draw_key,
+    seed_now,
 )
 
 OPERATORS = [account(f"operator {i}") for i in range(7)]
@@ -45,8 +47,8 @@ KEYS = {str(key.address): key for key in OPERATORS}
 OPERATOR_ADDRESSES = list(KEYS)
 OWNERS = [str(account(f"owner {i}").address) for i in range(3)]
 SLASHERS = [str(account(f"slasher {i}").address) for i in range(2)]
-COORDINATOR, TREASURY, REPORTER = (
-    str(account(name).address) for name in ("coordinator", "treasury", "reporter")
+COORDINATOR, TREASURY, REPORTER, BENCHMARKS = map(
+    address_of, ("coordinator", "treasury", "reporter", "benchmarks contract")
 )
 PEOPLE = [*OWNERS, *OPERATOR_ADDRESSES, *SLASHERS, COORDINATOR, TREASURY, REPORTER]
 WEALTH = 10**7 * ZOO
@@ -70,6 +72,8 @@ WEIGHTS = {
     "capture": 2,
     "submit_benchmark": 6,
     "submit_verdicts": 8,
+    "overrule": 2,
+    "condemn": 3,
     "slash": 8,
     "lock_or_unlock": 3,
     "approve_role": 4,
@@ -100,6 +104,8 @@ MEASURING = {
     "submit_benchmark",
     "capture_check_seed",
     "submit_verdicts",
+    "overrule",
+    "condemn",
     "pause_benchmarks",
 }
 
@@ -123,9 +129,14 @@ class RegistryMachine(Machine):
         start = Settings(10 * DAY, {1: 100 * ZOO, 2: 500 * ZOO, 4: 1_000 * ZOO}, 3_600, 2, TREASURY)
         self.token = token_code.deploy(OWNERS[0], 3 * WEALTH)
         self.registry, self.benchmarks = deploy_registry(
-            registry_code, benchmarks_code, self.token, COORDINATOR, SLASHERS, as_parameters(start)
+            registry_code,
+            benchmarks_code,
+            self.token,
+            COORDINATOR,
+            [*SLASHERS, BENCHMARKS],
+            as_parameters(start),
         )
-        self.model = RegistryModel(COORDINATOR, SLASHERS, start, dict(DEFAULT_ROWS))
+        self.model = RegistryModel(COORDINATOR, BENCHMARKS, SLASHERS, start, dict(DEFAULT_ROWS))
         for owner in OWNERS:
             self.token.approve(self.registry.address, 2**256 - 1, sender=owner)
             self.model.wallets[owner] = WEALTH
@@ -284,8 +295,7 @@ class RegistryMachine(Machine):
         mine(r.choice([0, 2, 2]))
         units = r.choice([1, 777, 1_000_000] if r.random() < 0.9 else [0, 1_000_001])
         root = EMPTY if r.random() < 0.05 else b"\x01" * 32
-        sender = self.server(r, node_id)
-        self.both("submit_benchmark", sender, node_id, units, root, b"\x02" * 32)
+        self.answer(node_id, self.server(r, node_id), units, root, r.random() < 0.95)
 
     def do_submit_verdicts(self, r: Random) -> None:
         mine(r.choice([0, 2, 2]))
@@ -307,9 +317,43 @@ class RegistryMachine(Machine):
         self.both("request_benchmark", operators[node_id], node_id)
         # Its verifiers must have been bonded for a while before the answer.
         mine(2, min(self.model.maturity(), self.model.settings.window))
-        self.both("submit_benchmark", operators[node_id], node_id, 777, b"\x01" * 32, b"\x02" * 32)
+        self.answer(node_id, operators[node_id], 777, b"\x01" * 32)
         mine(2)
         self.relay(node_id, True, verifiers, [operators[v] for v in verifiers])
+
+    def answer(
+        self, node_id: int, sender: str, units: int, root: bytes, its_seed: bool = True
+    ) -> None:
+        """Answers a node's attempt, in the name of its seed or of another."""
+        rest = units, root, b"\x02" * 32
+        try:
+            seed = seed_now(self.benchmarks, node_id) if its_seed else b"\x03" * 32
+        except boa.BoaError:
+            seed = EMPTY  # refused before the seed is looked at
+        chain = node_id, seed, *rest
+        self.both("submit_benchmark", sender, node_id, its_seed, *rest, chain=chain)
+
+    def do_overrule(self, r: Random) -> None:
+        node_id, number = self.judged(r)
+        known = self.model.attempts.get((node_id, number), Attempt())
+        passed = r.random() < 0.6
+        gave = [v for v, (vote, _) in known.voted.items() if vote is passed]
+        named = gave if r.random() < 0.8 else r.choices(range(1, 4), k=2)
+        self.touched |= set(named)
+        sender = self.sender(r, COORDINATOR)
+        self.both("overrule", sender, node_id, number, passed, named[: r.randint(0, 3)])
+
+    def do_condemn(self, r: Random) -> None:
+        self.both("condemn", self.sender(r, COORDINATOR), *self.judged(r))
+
+    def judged(self, r: Random) -> tuple[int, int]:
+        """An attempt, mostly one that was settled, of now or long ago; sometimes one of nobody."""
+        settled = [place for place, a in self.model.attempts.items() if a.settled and a.fails]
+        if settled and r.random() < 0.6:
+            return r.choice(settled)
+        if r.random() < 0.9:
+            return r.choice(list(self.model.attempts))
+        return self.node(r), r.randint(0, 9)
 
     def relay(self, node_id: int, passed: bool, verifiers: list[int], signers: list[str]) -> None:
         """Sends the verdicts of `verifiers`, signed by `signers`."""

@@ -156,6 +156,10 @@ def test_decisions(network: Network) -> None:
     found = _said(network, "NodeBenchmarks", "overrule", 4, 1, True, [1, 2])
     assert found[0] == "Overrule the verdict that benchmark 1 of node 4 passed"
     assert "the verifiers" not in found[0] and "1, 2" in found[1]
+    assert "The node is slashed too" in found[2]
+    assert len(_said(network, "NodeBenchmarks", "overrule", 4, 1, False, [1])) == 2
+    found = _said(network, "NodeBenchmarks", "condemn", 4, 1)
+    assert found[0] == "Find benchmark 1 of node 4 invented" and "FALSE_REPORT" in found[1]
     found = _said(network, "TrainingLedger", "attest_model", 1, b"\1" * 32, b"\2" * 32, bytes(32))
     assert found[0] == "Attest the model which the ledger does not record in job 1"
 

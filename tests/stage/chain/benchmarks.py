@@ -43,7 +43,7 @@ def answer(
     artefact = benchmark.pack_artefact(digests)
     chain.warp(SECONDS)
     root = benchmark.root(seed, digests)
-    args = (node.node_id, units, root, digest_of(store.put_bytes(artefact)))
+    args = (node.node_id, seed, units, root, digest_of(store.put_bytes(artefact)))
     chain.send(node.operator, people.benchmarks, "submit_benchmark", *args)
     chain.mine()
     return artefact

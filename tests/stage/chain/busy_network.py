@@ -86,6 +86,7 @@ class BusyNetwork:
         signed = [people.verdict(judge, slow, False) for judge in judges]
         verdicts = (slow.node_id, False, ids, signed)
         people.chain.send(people.faucet, people.benchmarks, "submit_verdicts", *verdicts)
+        people.decide((people.benchmarks, "condemn", (slow.node_id, 1)))
         lucky = people.enlist("lucky")
         people.benchmark(lucky)
         people.decide((people.benchmarks, "overrule", (lucky.node_id, 1, True, [ids[0]])))

@@ -122,13 +122,19 @@ class FinishedTasks(FinishedJob):
         measure(people, eve, self.store)
         answer(people, eve, self.store, lambda index: index % 2 == 0, FEW)
         judge(people, eve, False, "vic", "vera")
+        people.decide((people.benchmarks, "condemn", (eve.node_id, self._attempt(eve))))
         answer(people, eve, self.store, lambda index: True, FEW)
         judge(people, eve, True, "vito", "vera")
-        attempt = int(people.chain.call(people.benchmarks, "benchmark", eve.node_id).attempt)
         liars = sorted(people.nodes[name].node_id for name in ("vito", "vera"))
-        people.decide((people.benchmarks, "overrule", (eve.node_id, attempt, True, liars)))
+        people.decide(
+            (people.benchmarks, "overrule", (eve.node_id, self._attempt(eve), True, liars))
+        )
         people.request_benchmark(eve)
         people.chain.warp(8 * 86_400)  # nobody answers; suspensions pass
+
+    def _attempt(self, node: Node) -> int:
+        people = self.people
+        return int(people.chain.call(people.benchmarks, "benchmark", node.node_id).attempt)
 
     def _seats(self) -> None:
         """A seat is given up, and another node takes the last one."""

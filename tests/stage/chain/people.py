@@ -240,9 +240,10 @@ class People:
     def submit_benchmark(self, node: Node, units: int = UNITS) -> None:
         """Answer the pending attempt, and capture the seed of its check."""
         self.chain.warp(SECONDS)
-        self.chain.send(
-            node.operator, self.benchmarks, "submit_benchmark", node.node_id, units, ROOT, ARTEFACT
-        )
+        self.chain.mine()  # the seed is of a block that has been
+        seed = self.chain.call(self.benchmarks, "capture_benchmark_seed", node.node_id)
+        answer = (node.node_id, seed, units, ROOT, ARTEFACT)
+        self.chain.send(node.operator, self.benchmarks, "submit_benchmark", *answer)
         self.chain.mine()
         self.chain.send(self.faucet, self.benchmarks, "capture_check_seed", node.node_id)
 

@@ -148,13 +148,24 @@ def request(registry: Any, benchmarks: Any, node_id: int) -> None:
     benchmarks.request_benchmark(node_id, sender=registry.operator_of(node_id))
 
 
+def seed_now(benchmarks: Any, node_id: int) -> bytes:
+    """The seed that an answer to the node's attempt must name; nothing is captured by asking."""
+    with boa.env.anchor():
+        return bytes(benchmarks.capture_benchmark_seed(node_id))
+
+
+def answer(benchmarks: Any, node_id: int, units: int = UNITS, operator: str | None = None) -> None:
+    """Answers the pending attempt, by the operator that tests' nodes have or another."""
+    seed, sender = seed_now(benchmarks, node_id), operator or OPERATOR
+    benchmarks.submit_benchmark(node_id, seed, units, ROOT, ARTEFACT, sender=sender)
+
+
 def submit(
     registry: Any, benchmarks: Any, node_id: int, units: int = UNITS, seconds: int = 24
 ) -> None:
     """Answers the pending attempt two blocks and `seconds` later, and captures the check seed."""
     mine(2, seconds)
-    operator = registry.operator_of(node_id)
-    benchmarks.submit_benchmark(node_id, units, ROOT, ARTEFACT, sender=operator)
+    answer(benchmarks, node_id, units, registry.operator_of(node_id))
     mine(2)
     benchmarks.capture_check_seed(node_id)
 

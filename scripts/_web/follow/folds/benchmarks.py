@@ -46,10 +46,19 @@ def overruled(rows: Rows, entry: Entry) -> None:
         rows.change(NODES, entry.args["node_id"], score=0, scored_at=entry.time)
 
 
+def condemned(rows: Rows, entry: Entry) -> None:
+    """The committee found the work invented; the score that it gave is reset."""
+    attempt = _attempt(rows, entry)
+    attempt["condemned"] = True
+    if attempt["passed"]:
+        rows.change(NODES, entry.args["node_id"], score=0, scored_at=entry.time)
+
+
 FOLDS: Folds = {
     "BenchmarkRequested": requested,
     "BenchmarkSubmitted": submitted,
     "BenchmarkVerdictGiven": judged,
     "BenchmarkSettled": settled,
     "VerdictOverruled": overruled,
+    "FalseBenchmarkSlashed": condemned,
 }

@@ -160,7 +160,7 @@ def _attempts(look: Reading, node_id: int) -> list[Attempt]:
     """A node's newest attempts at its benchmark, newest first."""
     query = within(BENCHMARKS, node_id=node_id).order_by(BENCHMARKS.c.attempt.desc())
     same = ("attempt", "requested_at", "submitted_at", "units", "elapsed", "passes", "fails")
-    also = ("settled", "passed", "overruled", "score")
+    also = ("settled", "passed", "overruled", "condemned", "score")
     return [
         Attempt(
             **{name: row[name] for name in (*same, *also)},
