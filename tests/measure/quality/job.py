@@ -44,8 +44,14 @@ LIFE = 60  # rounds that codec memory and inner state live; a spec allows 64
 _NODES = tuple(range(1, PEERS + 1))
 
 SPEC: dict[str, Any] = {
-    "codec": "sparse",
-    "codec_options": {"per_chunk": 43, "gain": 1.0, "decay": 0.8, "memory_rounds": LIFE},
+    "codec": "cells",
+    "codec_options": {
+        "cell": 64,
+        "fine": "head.weight",
+        "fine_share": 0.33,
+        "decay": 0.8,
+        "memory_rounds": LIFE,
+    },
     "merge": "norm_clip",
     "optimizer": {
         "inner": "muon",
@@ -64,7 +70,7 @@ SPEC: dict[str, Any] = {
     "eval_batches": 1,
     "audit_sample": 0,
 }
-"""As `sparse-muon`; rounds, warm-up and model are `spec_of`'s."""
+"""As `cells-muon`; rounds, warm-up and model are `spec_of`'s."""
 
 
 def spec_of(task: Task, rounds: int, **changes: Any) -> dict[str, Any]:

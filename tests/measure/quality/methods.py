@@ -10,6 +10,7 @@ from __future__ import annotations
 from tests.measure.quality.trainer import Method
 
 _LONG = 65_536  # rounds: the memory is never emptied
+_CELLS = {"fine": "head.weight", "memory_rounds": _LONG}
 
 METHODS: dict[str, Method] = {
     # The anchors' reference: one AdamW on all eight batches.
@@ -43,6 +44,23 @@ METHODS: dict[str, Method] = {
         every=5,
         outer_lr=4.0,
         codec=("sparse", {"per_chunk": 43, "gain": 1.0, "decay": 0.8, "memory_rounds": _LONG}),
+        merge=("norm_clip", {}),
+        inner=("muon", {"lr_ratio": 8.0}),
+    ),
+    # The same with the codec `cells`, at as many bytes, and at a quarter.
+    "cells-muon": Method(
+        "local",
+        every=5,
+        outer_lr=4.0,
+        codec=("cells", {**_CELLS, "cell": 64, "fine_share": 0.33, "decay": 0.8}),
+        merge=("norm_clip", {}),
+        inner=("muon", {"lr_ratio": 8.0}),
+    ),
+    "cells-muon-quarter": Method(
+        "local",
+        every=5,
+        outer_lr=4.0,
+        codec=("cells", {**_CELLS, "cell": 256, "share": 0.7, "fine_share": 0.125, "decay": 0.9}),
         merge=("norm_clip", {}),
         inner=("muon", {"lr_ratio": 8.0}),
     ),
