@@ -8,15 +8,17 @@ import json
 import pytest
 
 from scripts._figures.text import schedule
-from tests.measure.quality.record import BEGIN, END, JSON, PAGE, Records
-from tests.measure.quality.task import CORPUS_SHA256, TOKENS_A_STEP
+from tests.measure.quality.job import SECTION, settings
+from tests.measure.quality.record import END, JSON, PAGE, Records
+from tests.measure.quality.task import CORPUS_SHA256
 
 
 def test_the_tables_of_the_page_are_those_of_the_records() -> None:
-    records, page = Records(), PAGE.read_text()
-    for steps in sorted({entry["steps"] for entry in records.content["runs"]}):
-        shown = page.partition(BEGIN.format(steps * TOKENS_A_STEP))[2].partition(END)[0]
-        assert shown.strip() == records.table(steps), "run python -m tests.measure.quality --table"
+    page = PAGE.read_text()
+    for records in (Records(), Records(section=SECTION, settings=settings())):
+        for steps in records.lengths():
+            shown = page.partition(records.begin(steps))[2].partition(END)[0]
+            assert shown.strip() == records.table(steps), "python -m tests.measure.quality --table"
 
 
 def test_every_record_is_of_the_anchors_text_and_model() -> None:

@@ -8,8 +8,8 @@ by rounds, both states are reset after so many rounds as the spec says, and any 
 again. Only transactions, the network and cheats are left out. Eight honest nodes, five batches
 each a round, as many as in the study's methods.
 
-    python -m tests.measure.quality.job --seed 0                # 120 rounds: 2,457,600 tokens
-    python -m tests.measure.quality.job --seed 0 --rounds 40 --record
+    python -m tests.measure.quality.job --row job --rounds 4    # run and print
+    python -m tests.measure.quality.job --record                # 120 rounds: 2,457,600 tokens
 """
 
 from __future__ import annotations
@@ -35,12 +35,16 @@ from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import Ranges, assign, next_carry
 from agents.training.state import State
 from scripts._figures.text import corpus
+from tests.measure.quality.methods import METHODS
+from tests.measure.quality.record import Key, Records, line, setting_of
 from tests.measure.quality.task import BATCH, PEERS, SEQ, Task
-from tests.measure.quality.trainer import QUARTERS, Run
+from tests.measure.quality.trainer import QUARTERS, Run, Trainer
 from tests.stage.memory.honest_round import DEVICE, JOB, make_work
 
 STEPS = 5  # of a node in a round
 LIFE = 60  # rounds that codec memory and inner state live; a spec allows 64
+SECTION = "job"  # of docs/quality.json
+CENTRAL = ("adamw-tuned", "muon-tuned")  # what it stands beside, on the same network
 _NODES = tuple(range(1, PEERS + 1))
 
 SPEC: dict[str, Any] = {
@@ -151,20 +155,43 @@ def play(task: Task, rounds: int, say: Callable[[str], None], **changes: Any) ->
     return run
 
 
+def settings() -> dict[str, Any]:
+    """The rows of the section: central training on the same network, and the job."""
+    return {**{name: setting_of(METHODS[name]) for name in CENTRAL}, "job": SPEC}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    rows = (*CENTRAL, "job")
+    parser.add_argument("--row", action="append", choices=rows, help="default: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=120, help="of 20,480 tokens each")
-    parser.add_argument("--outer-lr", type=float, help="for this run")
-    parser.add_argument("--record", action="store_true", help="write it to docs/quality.json")
+    parser.add_argument("--outer-lr", type=float, help="of the job, for this run")
+    parser.add_argument("--record", action="store_true", help="run what docs/quality.json lacks")
     given = parser.parse_args()
     torch.set_num_threads(1)
     changes = {} if given.outer_lr is None else {"outer_lr": given.outer_lr}
     if given.record and changes:
         parser.error("only the job as it is, is recorded")
     task = Task(given.seed, "llama")
-    run = play(task, given.rounds, lambda text: print(f"  {text}", flush=True), **changes)
-    print(f"job seed {given.seed}: {run}")
+    for row in given.row or rows:
+        key = Key(row, given.seed, given.rounds * STEPS)
+        records = Records(section=SECTION, settings=settings())
+        run = records.find(key) if given.record else None
+        if run is None:
+            if row == "job":
+                run = play(task, given.rounds, _say, **changes)
+            else:
+                run = Trainer(task, METHODS[row], key.steps, _say).go()
+            if given.record:
+                records = Records(section=SECTION, settings=settings())  # as of now
+                records.add(key, task, run)
+                records.write_page()
+        print(line(key, run), flush=True)
+
+
+def _say(text: str) -> None:
+    print(f"  {time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 if __name__ == "__main__":
