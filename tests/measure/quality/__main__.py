@@ -19,9 +19,9 @@ from dataclasses import replace
 
 import torch
 
-from tests.measure.quality.job import SECTION, settings
 from tests.measure.quality.methods import METHODS
 from tests.measure.quality.record import Key, Records, line
+from tests.measure.quality.sections import sections
 from tests.measure.quality.task import CORPUS_SHA256, Task
 from tests.measure.quality.trainer import Method, Trainer
 
@@ -63,8 +63,8 @@ def main() -> None:
     torch.set_num_threads(1)
     records = Records()
     if given.table:
-        records.write_page()
-        Records(section=SECTION, settings=settings()).write_page()
+        for section in sections():
+            section.write_page()
         return
     methods = {name: changed(METHODS[name], given) for name in given.method or METHODS}
     plain = given.model == "anchor" and all(methods[name] == METHODS[name] for name in methods)

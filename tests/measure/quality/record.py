@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from tests.measure.quality.methods import METHODS
-from tests.measure.quality.task import TOKENS_A_STEP, Task
+from tests.measure.quality.task import TOKENS_A_STEP, WIDTH, Task
 from tests.measure.quality.trainer import QUARTERS, Method, Run
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -77,13 +77,14 @@ class Records:
 
     def add(self, key: Key, task: Task, run: Run) -> None:
         """Write a run; it replaces one of the same name, seed and steps."""
-        self.content["task"] = {
-            "corpus_sha256": task.sha256,
-            "parameters": task.parameters,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-        }
+        if task.spec.d_model == WIDTH:
+            self.content["task"] = {
+                "corpus_sha256": task.sha256,
+                "parameters": task.parameters,
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "threads": torch.get_num_threads(),
+            }
         kept = [entry for entry in self.content[self.section] if _entry_key(entry) != key]
         result = asdict(run)
         result["codec_s"], result["cpu_s"] = round(run.codec_s, 2), round(run.cpu_s, 1)
