@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 
 from scripts._figures.text import schedule
-from tests.measure.quality.record import END, JSON, PAGE
+from tests.measure.quality.curves import points, write
+from tests.measure.quality.record import END, JSON, PAGE, Records
 from tests.measure.quality.sections import sections
 from tests.measure.quality.sizes import law
 from tests.measure.quality.task import CORPUS_SHA256
@@ -44,3 +46,20 @@ def test_the_law_of_three_gaps_is_the_line_through_their_logarithms() -> None:
     assert error == pytest.approx(0, abs=1e-9)
     *_, off = law({10: 0.1, 100: 0.3, 1000: 0.4})
     assert off == pytest.approx(math.log(1.5) * math.sqrt(2 / 3))
+
+
+def test_a_curve_has_a_point_at_every_quarter_of_every_run(tmp_path: Path) -> None:
+    records = Records()
+    found = points(records, 200)
+    (last,) = [row for row in found if row[:3] == ("sparse", 1, 819_200)]
+    run = records.of("sparse", 200)[1]
+    assert last[3:] == (run["uploaded"] / 1e6, run["cpu_s"], run["val"]["1.0"])
+    (half,) = [row for row in found if row[:3] == ("sparse", 1, 409_600)]
+    assert half[3:] == (run["uploaded"] / 2e6, run["cpu_s"] / 2, run["val"]["0.5"])
+    assert len(found) == 4 * sum(len(records.of(name, 200)) for name in records.settings)
+    path = write(tmp_path, [records])
+    drawn = {one.name for one in tmp_path.glob("*.svg")}
+    assert {
+        f"figure-quality-runs-{kind}-819200.svg" for kind in ("tokens", "bytes", "time")
+    } <= drawn
+    assert all(name in path.read_text() for name in drawn)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ class Records:
             "|---|---|---|---|---|---|---|---|---|---|",
         ]
         for name in self.settings:
-            runs = {e["seed"]: e["result"] for e in self._of(name, steps)}
+            runs = self.of(name, steps)
             if not runs:
                 continue
             first = next(iter(runs.values()))
@@ -140,11 +140,15 @@ class Records:
                 text = f"{head}{begin}\n\n{self.table(steps)}\n\n{END}{tail}"
         PAGE.write_text(text)
 
-    def _of(self, method: str, steps: int) -> Iterator[dict[str, Any]]:
-        for entry in self.content[self.section]:
-            same = entry["method"] == method and entry["steps"] == steps
-            if same and entry["setting"] == self.settings[method]:
-                yield entry
+    def of(self, method: str, steps: int) -> dict[int, dict[str, Any]]:
+        """By seed what was recorded of a method's runs of so many steps, if its setting is still
+        the same."""
+        return {
+            entry["seed"]: entry["result"]
+            for entry in self.content[self.section]
+            if (entry["method"], entry["steps"]) == (method, steps)
+            and entry["setting"] == self.settings[method]
+        }
 
 
 def _entry_key(entry: dict[str, Any]) -> Key:
