@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from agents.storage.embedded import EmbeddedStore
+from agents.training.state import model_hash
 from scripts._figures.text import schedule
 from tests.measure.quality.curves import points, write
+from tests.measure.quality.job import SPEC, JobRun
 from tests.measure.quality.record import END, JSON, PAGE, Records
 from tests.measure.quality.sections import sections
 from tests.measure.quality.sizes import law
 from tests.measure.quality.task import CORPUS_SHA256
+from tests.stage.memory.tiny_specs import tiny_model
 
 
 def test_the_tables_of_the_page_are_those_of_the_records() -> None:
@@ -63,3 +67,23 @@ def test_a_curve_has_a_point_at_every_quarter_of_every_run(tmp_path: Path) -> No
         f"figure-quality-runs-{kind}-819200.svg" for kind in ("tokens", "bytes", "time")
     } <= drawn
     assert all(name in path.read_text() for name in drawn)
+
+
+def test_a_jobs_rounds_keep_memory_and_state_until_both_are_reset(tmp_path: Path) -> None:
+    optimizer = {**SPEC["optimizer"], "seq_len": 16, "batch_size": 1, "inner_state_rounds": 2}
+    spec = {
+        **SPEC,
+        "model": tiny_model(16, 24, 16),
+        "optimizer": optimizer,
+        "codec_options": {"cell": 16, "memory_rounds": 2},
+        "rounds": 4,
+    }
+    run = JobRun(EmbeddedStore(tmp_path), spec)
+    before = run.state
+    run.round()
+    assert all(one.owed is not None and one.inner is not None for one in run.carried.values())
+    assert len({model_hash(one.owed or {}) for one in run.carried.values()}) == 8
+    run.round()
+    assert all(one.owed is None and one.inner is None for one in run.carried.values())
+    assert run.uploaded == 2 * run.job.codec.wire_size(run.job.shapes)
+    assert (run.step, model_hash(run.state) != model_hash(before)) == (2, True)
