@@ -34,7 +34,7 @@ SHORT = 40
 SEEDS = (0, 1, 2)
 SHOWN = (
     *("adamw", "adamw-tuned", "diloco", "sparse", "sparse-muon"),
-    *("cells-muon", "cells-muon-quarter", "demo"),
+    *("cells-muon", "cells-muon-quarter", "demo", "demo-muon"),
 )
 
 
@@ -52,6 +52,7 @@ GOALS = {
     "sparse-muon": Goal(2.40, 0.52, "SparseLoCo 2.650 at 0.515 MB"),
     "cells-muon": Goal(2.40, 0.52, "SparseLoCo 2.650 at 0.515 MB"),
     "demo": Goal(2.80, 0.92, "DeMo 2.898 at 0.920 MB"),
+    "demo-muon": Goal(2.45, 0.92, "DeMo 2.898 at 0.920 MB"),
 }
 COMPARED = (
     ("sparse", "diloco"),

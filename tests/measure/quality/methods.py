@@ -81,4 +81,13 @@ METHODS: dict[str, Method] = {
         codec=("demo", {"per_chunk": 88, "value_bits": 2, "decay": 0.95}),
         merge=("norm_clip", {}),
     ),
+    # The same with Muon inside, as `sparse-muon` has it.
+    "demo-muon": Method(
+        "local",
+        every=5,
+        outer_lr=4.0,
+        codec=("demo", {"per_chunk": 88, "value_bits": 2, "decay": 0.8}),
+        merge=("norm_clip", {}),
+        inner=("muon", {"lr_ratio": 8.0}),
+    ),
 }
