@@ -47,6 +47,7 @@ from agents.mechanisms.codec.parts.bits import (
     wrap,
     wrapped_size,
 )
+from agents.mechanisms.codec.parts.chunks import PIECE
 from agents.mechanisms.codec.parts.container import ContainerError, Layout
 from agents.mechanisms.codec.parts.edges import means
 from agents.mechanisms.codec.parts.strata import drawn
@@ -179,7 +180,7 @@ class Cells:
                 moved += total(np.square(own))
                 continue
             cells = part.drawn(seed) * part.cell
-            theirs = self._row(part, gradient, memory)[places]
+            theirs = self._row(part, gradient, memory)[places].astype(np.float64)
             along = np.where(numbers < 0, -theirs, theirs)
             # Of the one named rightly the sign must turn; another one must meet the largest.
             costs = np.where(
@@ -229,7 +230,7 @@ class Cells:
     def _nbytes(self, shapes: Shapes) -> int:
         return sum(part.nbytes for part in self._parts(shapes))
 
-    def _row(self, part: _Part, gradient: Payload, memory: Payload | None) -> NDArray[np.float64]:
+    def _row(self, part: _Part, gradient: Payload, memory: Payload | None) -> NDArray[np.float32]:
         """Gradient and memory of one tensor, one fp32 addition a number."""
         tensor = gradient[part.name]
         if tensor.dtype != torch.float32:
@@ -241,7 +242,8 @@ class Cells:
             row = row + memory[part.name].cpu()
         if not torch.isfinite(row).all():
             raise ValueError("The gradient holds NaN or infinity; nothing can be encoded.")
-        return row.reshape(-1).numpy().astype(np.float64)
+        numbers: NDArray[np.float32] = row.reshape(-1).numpy()
+        return numbers
 
     def _largest(
         self, gradient: Payload, memory: Payload | None, seed: bytes
@@ -250,11 +252,19 @@ class Cells:
         cell."""
         shapes = {name: tuple(tensor.shape) for name, tensor in gradient.items()}
         for part in self._parts(shapes):
-            table = np.zeros(part.cells * part.cell)
-            table[: part.size] = self._row(part, gradient, memory)
-            cells = table.reshape(part.cells, part.cell)[part.drawn(seed)]
-            index = np.abs(cells).argmax(axis=1)
-            yield part, index, np.take_along_axis(cells, index[:, None], axis=1).reshape(-1)
+            row = self._row(part, gradient, memory)
+            full = part.size // part.cell
+            table, cells = row[: full * part.cell].reshape(full, part.cell), part.drawn(seed)
+            index = np.zeros(part.sent, np.int64)
+            # In batches, so that no copy as large as the tensor is made.
+            batch = max(1, PIECE // part.cell)
+            within = int(np.searchsorted(cells, full))
+            for at in range(0, within, batch):
+                some = slice(at, min(at + batch, within))
+                index[some] = np.abs(table[cells[some]]).argmax(axis=1)
+            if within < part.sent:  # the last cell, which is not full
+                index[-1] = np.abs(row[full * part.cell :]).argmax()
+            yield part, index, row[cells * part.cell + index].astype(np.float64)
 
     def _read(
         self, data: bytes, shapes: Shapes, seed: bytes
