@@ -9,10 +9,10 @@ is the lower one, since liars may be long, and a payload of zeros has length 0 a
 Clipping bounds a liar's length, not its direction: two of eight that reverse their update halve
 the mean. With `byzantine_fraction` the rule first leaves out those that point away from the others:
 of n payloads floor(fraction * n) at most, of which the lower median of the inner products with the
-other payloads, each clipped, is below 0; the most negative first. While liars are fewer than the
-honest others of a node, no liar can make an honest payload look like that, and no second liar can
-vouch for the first. Inner products are exact integers (`gram`). The mean is then over those left
-in.
+other payloads, each clipped, is below 0; the most negative first. Where honest payloads pairwise
+point the same way, and liars are fewer than the honest others of a node, no liars can have an
+honest one left out, and none can vouch for another. Inner products are exact integers (`gram`). The
+mean is then over those left in. It does nothing against noise or a direction that is merely new.
 
 Sums are exact (`grid`): a payload that isn't shortened is taken bit for bit down to 2^-43 of the
 median norm, the sum is divided by n and rounded once to fp32.
