@@ -12,6 +12,7 @@ import math
 
 from agents.mechanisms.codec import Codec, LinearCodec, SupportCodec, ratio
 from agents.mechanisms.codec import get as get_codec
+from agents.mechanisms.codec.cells import Cells
 from agents.mechanisms.codec.semantic import Semantic
 from agents.mechanisms.privacy import Privacy
 from agents.mechanisms.privacy.aggregate import sensitivity
@@ -25,6 +26,8 @@ from agents.training.state import Shapes
 _LARGE_SIGN = 0.01  # as an outer rate of signs
 _NEED_ALL = ("geometric_mean", "median", "trimmed_mean")
 """Merge rules that are zero wherever most payloads are."""
+_AVERAGING = ("mean", "norm_clip")
+"""Rules that compare nobody's payload with another's, but for its length."""
 _BY_NUMBER = ("geometric_mean", "mean", "median", "trimmed_mean")
 """Merge rules that give a shard the same bits alone as in its place."""
 _OF_PASSES = ("backward_passes", "clasp")
@@ -66,6 +69,7 @@ def check_together(
         *_mixing(spec, codec),
         *_signs(spec, codec),
         *_projecting(spec, codec),
+        *_unnamed(shapes, codec),
         *_small_shapes(spec, shapes, codec),
         *_tolerating(spec, verification, codec),
         *_blinding(spec, shapes, codec, privacy),
@@ -374,13 +378,30 @@ def _riding(spec: JobSpec, verification: Verification) -> list[str]:
 
 
 def _projecting(spec: JobSpec, codec: Codec) -> list[str]:
-    if not getattr(codec, "own_seed", False) or spec.merge == "mean":
+    if not getattr(codec, "own_seed", False) or spec.merge in _AVERAGING:
         return []
     return [
-        f'codec "{spec.codec}" with own_seed under merge "{spec.merge}": payloads of different '
-        "projections are far apart whoever sent them, so the merge tells nobody from anybody; "
-        "leave own_seed out"
+        f'codec "{spec.codec}" with a seed for each node under merge "{spec.merge}": payloads of '
+        "different draws are far apart whoever sent them, so the merge tells nobody from anybody; "
+        f"use {' or '.join(_AVERAGING)}, or leave own_seed out where the codec has that option"
     ]
+
+
+def _unnamed(shapes: Shapes, codec: Codec) -> list[str]:
+    """Tensors that the codec is told of and the model has not."""
+    if not isinstance(codec, Cells):
+        return []
+    return [
+        f"codec_options.fine names {name!r}, and the model has no such tensor; its tensors of two "
+        f"dimensions that are largest: {', '.join(_largest(shapes))}"
+        for name in codec.fine_names
+        if name not in shapes
+    ]
+
+
+def _largest(shapes: Shapes) -> list[str]:
+    matrices = [name for name, shape in shapes.items() if len(shape) == 2]
+    return sorted(matrices, key=lambda name: (-math.prod(shapes[name]), name))[:4]
 
 
 def _small_shapes(spec: JobSpec, shapes: Shapes, codec: Codec) -> list[str]:

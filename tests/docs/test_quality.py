@@ -4,19 +4,29 @@
 from __future__ import annotations
 
 import json
+import math
+from pathlib import Path
 
 import pytest
 
+from agents.storage.embedded import EmbeddedStore
+from agents.training.state import model_hash
 from scripts._figures.text import schedule
-from tests.measure.quality.record import BEGIN, END, JSON, PAGE, Records
-from tests.measure.quality.task import CORPUS_SHA256, TOKENS_A_STEP
+from tests.measure.quality.curves import points, write
+from tests.measure.quality.job import SPEC, JobRun
+from tests.measure.quality.record import END, JSON, PAGE, Records
+from tests.measure.quality.sections import sections
+from tests.measure.quality.sizes import law
+from tests.measure.quality.task import CORPUS_SHA256
+from tests.stage.memory.tiny_specs import tiny_model
 
 
 def test_the_tables_of_the_page_are_those_of_the_records() -> None:
-    records, page = Records(), PAGE.read_text()
-    for steps in sorted({entry["steps"] for entry in records.content["runs"]}):
-        shown = page.partition(BEGIN.format(steps * TOKENS_A_STEP))[2].partition(END)[0]
-        assert shown.strip() == records.table(steps), "run python -m tests.measure.quality --table"
+    page = PAGE.read_text()
+    for records in sections():
+        for steps in records.lengths():
+            shown = page.partition(records.begin(steps))[2].partition(END)[0]
+            assert shown.strip() == records.table(steps), "python -m tests.measure.quality --table"
 
 
 def test_every_record_is_of_the_anchors_text_and_model() -> None:
@@ -31,3 +41,49 @@ def test_the_rate_rises_for_a_tenth_and_falls_to_a_tenth() -> None:
     assert schedule(20, 200) == 1.0  # the cosine begins
     assert schedule(110, 200) == pytest.approx(0.55)
     assert schedule(200, 200) == pytest.approx(0.1)
+
+
+def test_the_law_of_three_gaps_is_the_line_through_their_logarithms() -> None:
+    start, slope, error = law({10: 0.1, 100: 0.2, 1000: 0.4})
+    assert slope == pytest.approx(math.log10(2))
+    assert math.exp(start + slope * math.log(10)) == pytest.approx(0.1)
+    assert error == pytest.approx(0, abs=1e-9)
+    *_, off = law({10: 0.1, 100: 0.3, 1000: 0.4})
+    assert off == pytest.approx(math.log(1.5) * math.sqrt(2 / 3))
+
+
+def test_a_curve_has_a_point_at_every_quarter_of_every_run(tmp_path: Path) -> None:
+    records = Records()
+    found = points(records, 200)
+    (last,) = [row for row in found if row[:3] == ("sparse", 1, 819_200)]
+    run = records.of("sparse", 200)[1]
+    assert last[3:] == (run["uploaded"] / 1e6, run["cpu_s"], run["val"]["1.0"])
+    (half,) = [row for row in found if row[:3] == ("sparse", 1, 409_600)]
+    assert half[3:] == (run["uploaded"] / 2e6, run["cpu_s"] / 2, run["val"]["0.5"])
+    assert len(found) == 4 * sum(len(records.of(name, 200)) for name in records.settings)
+    path = write(tmp_path, [records])
+    drawn = {one.name for one in tmp_path.glob("*.svg")}
+    assert {
+        f"figure-quality-runs-{kind}-819200.svg" for kind in ("tokens", "bytes", "time")
+    } <= drawn
+    assert all(name in path.read_text() for name in drawn)
+
+
+def test_a_jobs_rounds_keep_memory_and_state_until_both_are_reset(tmp_path: Path) -> None:
+    optimizer = {**SPEC["optimizer"], "seq_len": 16, "batch_size": 1, "inner_state_rounds": 2}
+    spec = {
+        **SPEC,
+        "model": tiny_model(16, 24, 16),
+        "optimizer": optimizer,
+        "codec_options": {"cell": 16, "memory_rounds": 2},
+        "rounds": 4,
+    }
+    run = JobRun(EmbeddedStore(tmp_path), spec)
+    before = run.state
+    run.round()
+    assert all(one.owed is not None and one.inner is not None for one in run.carried.values())
+    assert len({model_hash(one.owed or {}) for one in run.carried.values()}) == 8
+    run.round()
+    assert all(one.owed is None and one.inner is None for one in run.carried.values())
+    assert run.uploaded == 2 * run.job.codec.wire_size(run.job.shapes)
+    assert (run.step, model_hash(run.state) != model_hash(before)) == (2, True)

@@ -90,7 +90,10 @@ def chain_rows(wanted: set[str], say: Callable[[str], None]) -> Iterator[Row]:
 
 @click.command()
 @click.option("--only", multiple=True, type=click.Choice(GROUPS), help="Repeatable. Default: all.")
-def main(only: tuple[str, ...]) -> None:
+@click.option(
+    "--full", is_flag=True, help="Of quality: first run what is not recorded, and draw curves."
+)
+def main(only: tuple[str, ...], full: bool) -> None:
     console = Console(width=None if Console().is_terminal else 140)
     wanted = set(only or GROUPS)
 
@@ -127,7 +130,7 @@ def main(only: tuple[str, ...]) -> None:
         rows += bench_privacy.rows()
     if "quality" in wanted:
         say("training quality by codec")
-        rows += bench_quality.rows(say)
+        rows += bench_quality.rows(say, full)
     if wanted & {"gas", "ready"}:
         rows += chain_rows(wanted, say)
     if "scores" in wanted:

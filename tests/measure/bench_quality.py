@@ -3,7 +3,8 @@
 
 A full run takes a minute and a half of CPU, so the figures with a goal come from
 `docs/quality.json`, where `python -m tests.measure.quality --record` put them, and a short run of
-the same methods shows that they still learn. `--full` records what is missing first.
+the same methods shows that they still learn. `--full` records what is missing first, and draws all
+that is recorded against tokens, bytes and time, into `report/quality/`.
 
     python -m tests.measure.bench_quality
     python -m tests.measure.bench_quality --full
@@ -15,19 +16,26 @@ import argparse
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
+from tests.measure.quality import curves
 from tests.measure.quality.methods import METHODS
 from tests.measure.quality.record import Key, Records
+from tests.measure.quality.sections import sections
 from tests.measure.quality.task import TOKENS_A_STEP, Task
 from tests.measure.quality.trainer import Run, Trainer
 from tests.measure.rows import Row
 
+REPORT = Path("report/quality")
 STEPS = 200
 SHORT = 40
 SEEDS = (0, 1, 2)
-SHOWN = ("adamw", "adamw-tuned", "diloco", "sparse", "sparse-muon", "demo")
+SHOWN = (
+    *("adamw", "adamw-tuned", "diloco", "sparse", "sparse-muon"),
+    *("cells-muon", "cells-muon-quarter", "demo", "demo-muon"),
+)
 
 
 @dataclass(frozen=True)
@@ -42,8 +50,16 @@ class Goal:
 GOALS = {
     "sparse": Goal(2.60, 0.52, "SparseLoCo 2.650 at 0.515 MB"),
     "sparse-muon": Goal(2.40, 0.52, "SparseLoCo 2.650 at 0.515 MB"),
+    "cells-muon": Goal(2.40, 0.52, "SparseLoCo 2.650 at 0.515 MB"),
     "demo": Goal(2.80, 0.92, "DeMo 2.898 at 0.920 MB"),
+    "demo-muon": Goal(2.45, 0.92, "DeMo 2.898 at 0.920 MB"),
 }
+COMPARED = (
+    ("sparse", "diloco"),
+    ("sparse-muon", "adamw-tuned"),
+    ("cells-muon", "adamw-tuned"),
+    ("cells-muon-quarter", "adamw-tuned"),
+)
 PEERS = {"adamw": "2.471", "diloco": "2.685 (seed 1: 2.764)"}
 
 
@@ -70,13 +86,15 @@ def rows(say: Callable[[str], None] = lambda _: None, full: bool = False) -> Ite
             if records.find(key) is None:
                 say(f"{name}, seed {seed}, {STEPS} steps")
                 records.add(key, task, Trainer(task, METHODS[name], STEPS).go())
+    if full:
+        yield Row("curves of all recorded runs", str(curves.write(REPORT, sections())))
     recorded: dict[str, dict[int, Run]] = {}
     for name in SHOWN:
         found = {seed: records.find(Key(name, seed, STEPS)) for seed in SEEDS}
         recorded[name] = {seed: run for seed, run in found.items() if run is not None}
         if recorded[name]:
             yield row(name, list(recorded[name].values()))
-    for one, other in (("sparse", "diloco"), ("sparse-muon", "adamw-tuned")):
+    for one, other in COMPARED:
         both = sorted(recorded[one].keys() & recorded[other].keys())
         if both:
             gaps = [

@@ -54,6 +54,7 @@ from agents.mechanisms.codec.parts.bits import (
 from agents.mechanisms.codec.parts.container import Layout
 from agents.mechanisms.codec.parts.edges import outside
 from agents.mechanisms.codec.parts.rotation import Rotation
+from agents.mechanisms.codec.parts.strata import drawn
 from agents.mechanisms.codec.parts.vector import Vector, add, flatten, length, norm, split, words
 from agents.mechanisms.options import (
     MAX_MEMORY_ROUNDS,
@@ -64,6 +65,7 @@ from agents.mechanisms.options import (
 )
 
 _DECODERS = ("unbiased", "transpose", "shrunk")
+_ROWS = "rows"
 
 
 @register("semantic")
@@ -173,7 +175,7 @@ class Semantic:
     def decode(self, data: bytes, shapes: Shapes, seed: bytes) -> dict[str, Tensor]:
         """New fp32 CPU tensors; ContainerError for other bytes than a payload's."""
         count = length(shapes)
-        place, sizes = _draw(count, self.rows(count), seed)
+        place, sizes = drawn(count, self.rows(count), seed, _ROWS)
         rotated = np.zeros(count)
         rotated[place] = self._values(data, count) * self._gain(sizes, count)
         return split(Rotation(count, seed).transpose(rotated), shapes)
@@ -213,7 +215,7 @@ class Semantic:
         return vector if size <= bound else vector * (bound / size)
 
     def _project(self, vector: Vector, seed: bytes) -> Vector:
-        place, _ = _draw(vector.size, self.rows(vector.size), seed)
+        place, _ = drawn(vector.size, self.rows(vector.size), seed, _ROWS)
         return Rotation(vector.size, seed).forward(vector)[place]
 
     def _values(self, data: bytes, count: int) -> Vector:
@@ -228,12 +230,3 @@ class Semantic:
             return 1.0
         signal, step = self.clip * self.clip / count, self._step(count)
         return signal / (signal + self.noise_std * self.noise_std + step * step / 6)
-
-
-def _draw(count: int, k: int, seed: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of P, ascending, and the sizes of their strata: int64 [k] each."""
-    base, extra = divmod(count, k)
-    number = np.arange(k, dtype=np.int64)
-    sizes = base + (number < extra).astype(np.int64)
-    offsets = (words(seed, "rows", k) % sizes.astype(np.uint64)).astype(np.int64)
-    return number * base + np.minimum(number, extra) + offsets, sizes

@@ -231,6 +231,24 @@ def test_scores_that_riders_like_are_warned_of(
     assert context(tiny, **{**changes, **cure}).warnings == []
 
 
+def test_cells_goes_with_rules_that_average_and_names_tensors_of_the_model(
+    tiny: HonestRound,
+) -> None:
+    def told(merge: str, fine: str) -> list[str]:
+        options = {"fine": fine} if fine else {}
+        found = context(tiny, codec="cells", codec_options=options, merge=merge).warnings
+        return [warning for warning in found if "times shorter" not in warning]
+
+    assert told("norm_clip", "") == told("mean", "embedding.weight") == []
+    apart, *_ = told("geometric_median", "")
+    assert "use mean or norm_clip" in apart
+    (missing,) = told("mean", "embedding.weight,head")
+    assert "fine names 'head', and the model has no such tensor" in missing
+    assert "embedding.weight" in missing
+    with pytest.raises(SpecError, match="leaves most coordinates of a payload zero"):
+        context(tiny, codec="cells", merge="median")
+
+
 def test_nodes_with_their_own_seeds_encode_differently(tiny: HonestRound) -> None:
     job = context(tiny, codec="semantic", codec_options={"own_seed": True}, merge="mean")
     seeds = [tiny.plan.codec_seed(job.codec, node) for node in (3, 5)]
@@ -306,7 +324,7 @@ def test_a_model_whose_shapes_a_codec_does_not_fit_is_warned_of(
 
 def test_many_tiny_tensors_are_warned_of_with_every_codec_of_a_fixed_rate() -> None:
     tiny_tensors = {f"t{i}": (4,) for i in range(300)}
-    figures = {"dense": "0.2", "polytope": "41.7", "sparse": "3.3", "demo": "2.6"}
+    figures = {"dense": "0.2", "polytope": "41.7", "sparse": "3.3", "demo": "2.6", "cells": "3.8"}
     for name, figure in figures.items():
         spec = demo_spec("b" + "a" * 58, codec=name)
         (told,) = _small_shapes(spec, tiny_tensors, codecs.get(name)())

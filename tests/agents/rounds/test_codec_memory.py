@@ -34,9 +34,13 @@ from tests.stage.memory.honest_run import SECOND, HonestRun
 SPARSE = {"codec": "sparse", "codec_options": {"memory_rounds": 2}, "merge": "mean"}
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> HonestRound:
-    return make_honest_round(EmbeddedStore(tmp_path_factory.mktemp("store")), **SPARSE)
+CELLS = {**SPARSE, "codec": "cells", "codec_options": {"memory_rounds": 2, "cell": 16}}
+
+
+@pytest.fixture(scope="module", params=[SPARSE, CELLS], ids=["sparse", "cells"])
+def tiny(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> HonestRound:
+    """With one seed for all nodes, and with one for each."""
+    return make_honest_round(EmbeddedStore(tmp_path_factory.mktemp("store")), **request.param)
 
 
 def same(one: State | None, other: State | None) -> bool:
@@ -52,7 +56,8 @@ class Run(HonestRun):
         super().__init__(tiny)
         self.kept: dict[int, State | None] = {}
         for node, work in tiny.works.items():
-            decoded = tiny.job.codec.decode(work.payload, tiny.job.shapes, tiny.plan.manifest.seed)
+            seed = tiny.plan.codec_seed(tiny.job.codec, node)
+            decoded = tiny.job.codec.decode(work.payload, tiny.job.shapes, seed)
             self.kept[node] = tiny.job.codec.remember(work.gradient, None, decoded)
 
 

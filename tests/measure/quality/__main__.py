@@ -20,19 +20,10 @@ from dataclasses import replace
 import torch
 
 from tests.measure.quality.methods import METHODS
-from tests.measure.quality.record import Key, Records
+from tests.measure.quality.record import Key, Records, line
+from tests.measure.quality.sections import sections
 from tests.measure.quality.task import CORPUS_SHA256, Task
-from tests.measure.quality.trainer import Method, Run, Trainer
-
-
-def line(key: Key, run: Run) -> str:
-    """One run in words."""
-    losses = " ".join(f"{loss:.3f}" for loss in run.val.values())
-    return (
-        f"{key.method:<15} seed {key.seed}, {key.steps} steps: {losses} nats/byte, "
-        f"{run.uploaded / 1e6:.3f} MB up per peer in {run.exchanges} exchanges, "
-        f"{run.cpu_s:.0f} CPU s"
-    )
+from tests.measure.quality.trainer import Method, Trainer
 
 
 def changed(method: Method, given: argparse.Namespace) -> Method:
@@ -72,7 +63,8 @@ def main() -> None:
     torch.set_num_threads(1)
     records = Records()
     if given.table:
-        records.write_page()
+        for section in sections():
+            section.write_page()
         return
     methods = {name: changed(METHODS[name], given) for name in given.method or METHODS}
     plain = given.model == "anchor" and all(methods[name] == METHODS[name] for name in methods)

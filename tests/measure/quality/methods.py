@@ -10,6 +10,7 @@ from __future__ import annotations
 from tests.measure.quality.trainer import Method
 
 _LONG = 65_536  # rounds: the memory is never emptied
+_CELLS = {"fine": "head.weight", "memory_rounds": _LONG}
 
 METHODS: dict[str, Method] = {
     # The anchors' reference: one AdamW on all eight batches.
@@ -46,6 +47,23 @@ METHODS: dict[str, Method] = {
         merge=("norm_clip", {}),
         inner=("muon", {"lr_ratio": 8.0}),
     ),
+    # The same with the codec `cells`, at as many bytes, and at a quarter.
+    "cells-muon": Method(
+        "local",
+        every=5,
+        outer_lr=4.0,
+        codec=("cells", {**_CELLS, "cell": 64, "fine_share": 0.33, "decay": 0.8}),
+        merge=("norm_clip", {}),
+        inner=("muon", {"lr_ratio": 8.0}),
+    ),
+    "cells-muon-quarter": Method(
+        "local",
+        every=5,
+        outer_lr=4.0,
+        codec=("cells", {**_CELLS, "cell": 256, "share": 0.7, "fine_share": 0.125, "decay": 0.9}),
+        merge=("norm_clip", {}),
+        inner=("muon", {"lr_ratio": 8.0}),
+    ),
     # DeMo, arXiv 2411.19870: gradients, k = 8, 8-bit values, sign, an exchange at every step.
     "demo-published": Method(
         "gradient",
@@ -62,5 +80,14 @@ METHODS: dict[str, Method] = {
         outer_lr=2.0,
         codec=("demo", {"per_chunk": 88, "value_bits": 2, "decay": 0.95}),
         merge=("norm_clip", {}),
+    ),
+    # The same with Muon inside, as `sparse-muon` has it.
+    "demo-muon": Method(
+        "local",
+        every=5,
+        outer_lr=4.0,
+        codec=("demo", {"per_chunk": 88, "value_bits": 2, "decay": 0.8}),
+        merge=("norm_clip", {}),
+        inner=("muon", {"lr_ratio": 8.0}),
     ),
 }

@@ -76,6 +76,11 @@ def build(spec: ModelSpec, config: bytes | None) -> nn.Module:
     return AnchorModel(spec)
 
 
+def head(net: nn.Module) -> nn.Module | None:
+    """Its output head, as `agents.training.model.OUTPUT_HEADS` asks for it."""
+    return net.head if isinstance(net, AnchorModel) else None
+
+
 def genesis(spec: ModelSpec) -> State:
     """The state at round 0: torch's own initialisation of its layers, seeded by the spec."""
     torch.manual_seed(spec.init_seed)

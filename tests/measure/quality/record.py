@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import statistics
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from tests.measure.quality.methods import METHODS
-from tests.measure.quality.task import TOKENS_A_STEP, Task
+from tests.measure.quality.task import TOKENS_A_STEP, WIDTH, Task
 from tests.measure.quality.trainer import QUARTERS, Method, Run
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -36,38 +36,62 @@ class Key:
     steps: int
 
 
-class Records:
-    """The recorded runs."""
+def line(key: Key, run: Run) -> str:
+    """One run in words."""
+    losses = " ".join(f"{loss:.3f}" for loss in run.val.values())
+    return (
+        f"{key.method:<15} seed {key.seed}, {key.steps} steps: {losses} nats/byte, "
+        f"{run.uploaded / 1e6:.3f} MB up per peer in {run.exchanges} exchanges, "
+        f"{run.cpu_s:.0f} CPU s"
+    )
 
-    def __init__(self, path: Path = JSON) -> None:
-        self.path = path
-        self.content: dict[str, Any] = {"task": {}, "runs": []}
+
+class Records:
+    """The recorded runs of one section of the file.
+
+    Attributes:
+        settings: of each method, as JSON gives it back; rows come in this order.
+    """
+
+    def __init__(
+        self,
+        path: Path = JSON,
+        section: str = "runs",
+        settings: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """The study's own methods, or those of `settings` in a section of their own."""
+        self.path, self.section = path, section
+        given = settings or {name: setting_of(method) for name, method in METHODS.items()}
+        self.settings: dict[str, Any] = json.loads(json.dumps(given))
+        self.content: dict[str, Any] = {"task": {}}
         if path.exists():
             self.content = json.loads(path.read_text())
+        self.content.setdefault(section, [])
 
     def find(self, key: Key) -> Run | None:
         """The run, if its setting is still the same."""
-        for entry in self.content["runs"]:
-            if _entry_key(entry) == key and entry["setting"] == _setting(key.method):
+        for entry in self.content[self.section]:
+            if _entry_key(entry) == key and entry["setting"] == self.settings[key.method]:
                 return Run(**entry["result"])
         return None
 
     def add(self, key: Key, task: Task, run: Run) -> None:
         """Write a run; it replaces one of the same name, seed and steps."""
-        self.content["task"] = {
-            "corpus_sha256": task.sha256,
-            "parameters": task.parameters,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-        }
-        kept = [entry for entry in self.content["runs"] if _entry_key(entry) != key]
+        if task.spec.d_model == WIDTH:
+            self.content["task"] = {
+                "corpus_sha256": task.sha256,
+                "parameters": task.parameters,
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "threads": torch.get_num_threads(),
+            }
+        kept = [entry for entry in self.content[self.section] if _entry_key(entry) != key]
         result = asdict(run)
         result["codec_s"], result["cpu_s"] = round(run.codec_s, 2), round(run.cpu_s, 1)
-        kept.append(asdict(key) | {"setting": _setting(key.method), "result": result})
-        order = list(METHODS)
+        kept.append(asdict(key) | {"setting": self.settings[key.method], "result": result})
+        order = list(self.settings)
         kept.sort(key=lambda e: (e["steps"], order.index(e["method"]), e["seed"]))
-        self.content["runs"] = kept
+        self.content[self.section] = kept
         self.path.write_text(json.dumps(self.content, indent=1) + "\n")
 
     def table(self, steps: int) -> str:
@@ -77,8 +101,8 @@ class Records:
             "| exchanges | codec ms per peer and exchange |",
             "|---|---|---|---|---|---|---|---|---|---|",
         ]
-        for name in METHODS:
-            runs = {e["seed"]: e["result"] for e in self._of(name, steps)}
+        for name in self.settings:
+            runs = self.of(name, steps)
             if not runs:
                 continue
             first = next(iter(runs.values()))
@@ -96,33 +120,45 @@ class Records:
             )
         return "\n".join(lines)
 
+    def lengths(self) -> list[int]:
+        """Steps of the recorded runs, each number once, ascending."""
+        return sorted({entry["steps"] for entry in self.content[self.section]})
+
+    def begin(self, steps: int) -> str:
+        """The mark on the page above the table of runs of so many steps."""
+        where = "" if self.section == "runs" else f"{self.section} "
+        return BEGIN.format(f"{where}{steps * TOKENS_A_STEP}")
+
     def write_page(self) -> None:
         """Put the tables between their marks in `docs/quality.md`."""
         text = PAGE.read_text()
-        for steps in sorted({entry["steps"] for entry in self.content["runs"]}):
-            begin = BEGIN.format(steps * TOKENS_A_STEP)
+        for steps in self.lengths():
+            begin = self.begin(steps)
             if begin in text:
                 head, _, rest = text.partition(begin)
                 tail = rest.partition(END)[2]
                 text = f"{head}{begin}\n\n{self.table(steps)}\n\n{END}{tail}"
         PAGE.write_text(text)
 
-    def _of(self, method: str, steps: int) -> Iterator[dict[str, Any]]:
-        for entry in self.content["runs"]:
-            same = entry["method"] == method and entry["steps"] == steps
-            if same and entry["setting"] == _setting(method):
-                yield entry
+    def of(self, method: str, steps: int) -> dict[int, dict[str, Any]]:
+        """By seed what was recorded of a method's runs of so many steps, if its setting is still
+        the same."""
+        return {
+            entry["seed"]: entry["result"]
+            for entry in self.content[self.section]
+            if (entry["method"], entry["steps"]) == (method, steps)
+            and entry["setting"] == self.settings[method]
+        }
 
 
 def _entry_key(entry: dict[str, Any]) -> Key:
     return Key(entry["method"], entry["seed"], entry["steps"])
 
 
-def _setting(name: str) -> dict[str, Any]:
-    """As JSON gives it back: tuples are lists. Of `_LATER` only what a method sets is written, so
-    runs from before these fields keep their setting."""
-    setting: dict[str, Any] = json.loads(json.dumps(asdict(METHODS[name])))
-    plain: dict[str, Any] = json.loads(json.dumps(asdict(Method("central"))))
+def setting_of(method: Method) -> dict[str, Any]:
+    """Of `_LATER` only what a method sets is written, so runs from before these fields keep their
+    setting."""
+    setting, plain = asdict(method), asdict(Method("central"))
     return {
         key: value for key, value in setting.items() if key not in _LATER or value != plain[key]
     }

@@ -22,20 +22,24 @@ from scripts._figures.text import corpus
 from tests.measure.quality import model
 
 PEERS, BATCH, SEQ = 8, 4, 128
+WIDTH = 128
 TOKENS_A_STEP = PEERS * BATCH * SEQ
 CORPUS_SHA256 = "9a71e6ca4b7c0417c2509602de8bac021365a14489dc022483cf896e4f559d9b"
 _HELD_OUT = 20  # the last of so many parts
 _WINDOWS = 256
 
 MODEL_KINDS["anchor"] = model.build
-OUTPUT_HEADS["anchor"] = lambda net: net.head
+OUTPUT_HEADS["anchor"] = model.head
 
 
 class Task:
     """Text, model and batches of one seed."""
 
-    def __init__(self, seed: int, kind: Literal["anchor", "llama"] = "anchor") -> None:
-        """`kind`: the anchors' network or the project's own, both of 869,504 parameters."""
+    def __init__(
+        self, seed: int, kind: Literal["anchor", "llama"] = "anchor", width: int = WIDTH
+    ) -> None:
+        """`kind`: the anchors' network or the project's own, both of 869,504 parameters at the
+        study's width."""
         raw = corpus()
         self.seed, self.kind = seed, kind
         self.sha256 = hashlib.sha256(raw).hexdigest()
@@ -46,10 +50,10 @@ class Task:
         starts = torch.randint(len(raw) - cut - SEQ - 1, (_WINDOWS,), generator=fixed)
         self.held_out = list(_windows(data[cut:], starts).split(64))
         llama = ModelSpec(
-            d_model=128, n_layers=4, n_heads=4, n_kv_heads=4, d_ff=352, max_seq_len=SEQ,
+            d_model=width, n_layers=4, n_heads=4, n_kv_heads=4, d_ff=352, max_seq_len=SEQ,
             tie_embeddings=False, init_seed=seed,
         )  # fmt: skip
-        anchor = llama.model_copy(update={"kind": "anchor", "d_ff": 512})
+        anchor = llama.model_copy(update={"kind": "anchor", "d_ff": 4 * width})
         self.spec = llama if kind == "llama" else anchor
         self.net = FlatModel(self.spec)
         self.genesis = init_state(llama) if kind == "llama" else model.genesis(anchor)

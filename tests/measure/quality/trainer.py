@@ -20,6 +20,7 @@ from torch import Tensor
 
 from agents.mechanisms import codec as codecs
 from agents.mechanisms import merge as merge_rules
+from agents.training.assignment import node_seed
 from agents.training.model import next_token_loss
 from agents.training.optimizers import chosen
 from agents.training.outer import Outer
@@ -50,7 +51,7 @@ class Method:
         inner: the inner optimizer, name and options; unused by `gradient`.
         momentum: of the outer step (`agents.training.outer`); 0 has no velocity.
         poisoners: so many of the eight peers poison, the first ones.
-        poison: what they send, by the names of the demo's poisoner.
+        poison: what they send, by the names of the demo's poisoner; or `nothing`.
         absent_every: each peer misses one round in so many, in turn; 0 for never.
         forgets: whether a peer that was absent comes back with an empty memory.
     """
@@ -151,6 +152,8 @@ class Trainer:
             payloads, sizes = [], []
             number = first // method.every
             for peer in range(PEERS):
+                if peer < method.poisoners and method.poison == "nothing":
+                    continue
                 if method.absent_every and (number + peer) % method.absent_every == 0:
                     if method.forgets:
                         memories[peer] = None
@@ -159,8 +162,9 @@ class Trainer:
                 if peer < method.poisoners:
                     update = ATTACKS[method.poison](update)
                 began = time.process_time()
-                data = codec.encode(update, memories[peer], seed)
-                payloads.append(codec.decode(data, self.task.shapes, seed))
+                own = node_seed(seed, peer) if getattr(codec, "own_seed", False) else seed
+                data = codec.encode(update, memories[peer], own)
+                payloads.append(codec.decode(data, self.task.shapes, own))
                 memories[peer] = codec.remember(update, memories[peer], payloads[-1])
                 sizes.append(len(data))
                 self.run.codec_s += time.process_time() - began

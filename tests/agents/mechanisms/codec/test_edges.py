@@ -22,6 +22,8 @@ LOSSY: list[tuple[str, dict[str, Any]]] = [
         {"ratio": 20, "clip": 0.5, "decoder": "shrunk", "error_feedback": True, "memory_rounds": 4},
     ),
     ("polytope", {}),
+    ("cells", {"cell": 16, "fine": "b,c", "fine_share": 0.5}),
+    ("cells", {"cell": 4, "share": 0.3, "gain": 2.0}),
     ("sparse", {}),
     ("sparse", {"value_bits": 1}),
     ("demo", {}),

@@ -157,7 +157,7 @@ def test_figures_are_those_of_the_payload():
     assert cosine({"a": torch.ones(3)}, {"a": -torch.ones(3)}) == pytest.approx(-1.0)
 
 
-@pytest.mark.parametrize("name", ["demo", "polytope", "sparse"])
+@pytest.mark.parametrize("name", ["cells", "demo", "polytope", "sparse"])
 def test_numbers_too_large_are_refused(name):
     with pytest.raises(ValueError, match="far too large"):
         codecs.get(name)().encode({"a": torch.full((5,), 1e30)}, None, SEED)
@@ -165,6 +165,11 @@ def test_numbers_too_large_are_refused(name):
 
 FEEDBACK = {"error_feedback": True, "memory_rounds": 5}
 WRONG_OPTIONS = {
+    "cells": [
+        *({"cell": 1}, {"cell": 48}, {"cell": True}, {"share": 0}, {"share": 1.5}, {"gain": 9}),
+        *({"fine": 3}, {"fine": "a" * 65}, {"fine_share": 0.0}, {"decay": -0.1}),
+        {"memory_rounds": 0},
+    ],
     "demo": [
         *({"chunk": 3}, {"chunk": 129}, {"per_chunk": 0}, {"chunk": 8, "per_chunk": 65}),
         *({"value_bits": 9}, {"value_bits": True}, {"decay": 1.5}, {"memory_rounds": 0}),

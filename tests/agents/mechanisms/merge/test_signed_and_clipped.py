@@ -226,3 +226,59 @@ def test_norms_are_exact_sums_in_a_fixed_order():
     assert grid.squares([{"a": torch.tensor([3.0, 4.0]), "b": torch.zeros(0)}]) == [
         {"a": 25.0, "b": 0.0}
     ]
+
+
+def shifted(sign: float, seed: int, count: int = 300) -> dict:
+    """A direction that all share, reversed by -1, under noise of a node's own, three times as
+    long."""
+    draw = torch.Generator().manual_seed(seed)
+    shared = torch.randn(count, generator=torch.Generator().manual_seed(99))
+    return {"a": sign * shared + 3 * torch.randn(count, generator=draw)}
+
+
+def opposed(nodes, fraction=0.25):
+    return merge_rules.get("norm_clip")(byzantine_fraction=fraction).opposed(nodes)
+
+
+@pytest.mark.parametrize("length", [1e-3, 1.0, 1e6])
+def test_those_that_point_away_are_left_out_whatever_their_length(length):
+    nodes = [shifted(1.0, seed, 4000) for seed in range(6)]
+    turned = [shifted(-1.0, seed, 4000) for seed in (6, 7)]
+    turned = [{name: tensor * length for name, tensor in one.items()} for one in turned]
+    rule = merge_rules.get("norm_clip")(byzantine_fraction=0.25)
+    assert opposed([turned[0], *nodes, turned[1]]) == {0, 7}
+    got = rule([turned[0], *nodes, turned[1]])
+    assert same_bits(got, merge_rules.get("norm_clip")()(nodes))
+    # Nobody is left out of an honest round, and then the option changes no bit.
+    honest = [shifted(1.0, seed, 4000) for seed in range(8)]
+    assert opposed(honest) == set()
+    assert same_bits(rule(honest), merge("norm_clip", honest))
+
+
+def test_liars_can_not_vouch_for_each_other_nor_have_the_honest_left_out():
+    nodes = [shifted(1.0, seed, 4000) for seed in range(6)]
+    lie = shifted(-1.0, 6, 4000)
+    assert opposed([*nodes, lie, lie]) == {6, 7}
+    # Both aim at one node, by sending the reverse of what it sends.
+    aimed = {"a": -nodes[0]["a"]}
+    assert 0 not in opposed([*nodes, aimed, aimed])
+
+
+def test_at_most_the_stated_share_is_left_out():
+    nodes = [shifted(1.0, seed, 4000) for seed in range(5)]
+    turned = [shifted(-1.0, seed, 4000) for seed in (5, 6, 7)]
+    assert len(opposed([*nodes, *turned])) == 2
+    assert opposed([*nodes, *turned], 0.4) == {5, 6, 7}
+    assert opposed([*nodes, *turned], 0.0) == opposed(nodes[:3]) == set()
+
+
+def test_who_sends_nothing_in_common_is_not_left_out():
+    """A payload of zeros, or one of numbers that nobody else sends, points nowhere."""
+    nodes = [payload(*(1.0 if at == place else 0.0 for at in range(8))) for place in range(7)]
+    assert opposed([*nodes, payload(*[0.0] * 8)]) == set()
+
+
+@pytest.mark.parametrize("fraction", [0.5, -0.1, "0.2", True, math.nan])
+def test_a_share_out_of_range_is_refused(fraction):
+    with pytest.raises(ValueError, match="byzantine_fraction of norm_clip"):
+        merge_rules.get("norm_clip")(byzantine_fraction=fraction)
