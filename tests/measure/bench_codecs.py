@@ -69,10 +69,10 @@ def figures(elements: int, repeats: int) -> dict[str, list[CodecFigures]]:
     gradient = {"a": torch.randn(elements, generator=generator)}
     shapes = {"a": (elements,)}
     semantic = {"ratio": 100, "clip": elements**0.5}
-    codecs = {name: codecs.get(name)(**(semantic if name == "semantic" else {})) for name in CODECS}
+    made = {name: codecs.get(name)(**(semantic if name == "semantic" else {})) for name in CODECS}
     found: dict[str, list[CodecFigures]] = {name: [] for name in CODECS}
     for _ in range(repeats):
-        for name, codec in codecs.items():
+        for name, codec in made.items():
             found[name].append(measure(codec, gradient, None, SEED, shapes))
     return found
 
