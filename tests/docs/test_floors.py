@@ -54,6 +54,7 @@ FLOORS: dict[str, set[str]] = {
 # Inside a room: which of its folders may import which other of them (or which single files).
 _BASE = "agents/mechanisms"
 _CHOICES = sorted(folder.parent.name for folder in (ROOT / _BASE).glob("*/__init__.py"))
+_SHARED = {f"{_BASE}/{part}.py" for part in ("built", "options", "rows")}
 _EXACT_PRODUCTS = f"{_BASE}/merge/parts"
 INSIDE: dict[str, set[str]] = {
     "scripts/_demo": {"scripts/_demo/cheats"},
@@ -79,7 +80,10 @@ INSIDE: dict[str, set[str]] = {
     "agents/training/inner": {"agents/training", "agents/training/inner/parts"},
     "agents/training/inner/parts": {"agents/training"},
     **{f"{_BASE}/{name}": {f"{_BASE}/{name}/parts", _BASE} for name in _CHOICES},
-    **{f"{_BASE}/{name}/parts": {f"{_BASE}/rows.py", f"{_BASE}/options.py"} for name in _CHOICES},
+    **{
+        f"{_BASE}/{name}/parts": {f"{_BASE}/{part}.py" for part in ("rows", "options", "built")}
+        for name in _CHOICES
+    },
 }
 INSIDE[f"{_BASE}/score"].add(_EXACT_PRODUCTS)
 INSIDE[f"{_BASE}/score/parts"].add(_EXACT_PRODUCTS)

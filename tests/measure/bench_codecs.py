@@ -5,7 +5,7 @@ Prints figures and asserts nothing about time. Codecs take turns within one run,
 machine slows all of them alike; a throughput is bytes of fp32 over the shortest time. Beside the
 published algorithms (`peer_codecs`) both sides get one thread, and CPU time is compared, least of
 several runs; peak memory is what a call adds to what was held before (Linux only). Ours includes
-packing the bytes and checking them.
+packing the bytes and checking them, and the search in C++ where there is a compiler.
 
     python -m tests.measure.bench_codecs --shapes         # ratios by shape, without any encoding
     python -m tests.measure.bench_codecs --elements 1000000
@@ -24,8 +24,10 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from agents.mechanisms import built
 from agents.mechanisms import codec as codecs
 from agents.mechanisms.codec import Shapes, ratio
+from agents.mechanisms.codec.parts import native
 from agents.training.model import init_state
 from agents.training.spec import ModelSpec
 from tests.measure.bench_merge import cpu_ms, extra_mb
@@ -69,10 +71,10 @@ def figures(elements: int, repeats: int) -> dict[str, list[CodecFigures]]:
     gradient = {"a": torch.randn(elements, generator=generator)}
     shapes = {"a": (elements,)}
     semantic = {"ratio": 100, "clip": elements**0.5}
-    codecs = {name: codecs.get(name)(**(semantic if name == "semantic" else {})) for name in CODECS}
+    made = {name: codecs.get(name)(**(semantic if name == "semantic" else {})) for name in CODECS}
     found: dict[str, list[CodecFigures]] = {name: [] for name in CODECS}
     for _ in range(repeats):
-        for name, codec in codecs.items():
+        for name, codec in made.items():
             found[name].append(measure(codec, gradient, None, SEED, shapes))
     return found
 
@@ -125,6 +127,7 @@ def peer_rows(elements: int = 10_000_000, repeats: int = 3) -> Iterator[Row]:
     gradient, shapes = {"a": matrix}, {"a": (side, across)}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    form = "C++" if built.compiler() and native.CODE.warm() else "eager"
     try:
         for name, options, peer in PEERS:
             codec = codecs.get(name)(**options)
@@ -147,7 +150,9 @@ def peer_rows(elements: int = 10_000_000, repeats: int = 3) -> Iterator[Row]:
                 beside = "" if taken is None else f", +{taken:.0f} MB"
                 small = memory is None or taken is None or memory <= taken
                 yield Row(
-                    f"{name} {verb}, {matrix.numel():.0e} numbers, 1 thread".replace("e+0", "e"),
+                    f"{name} {verb}, {matrix.numel():.0e} numbers, 1 thread, {form}".replace(
+                        "e+0", "e"
+                    ),
                     f"{other / ours:.1f} x as fast, {ours:.0f} ms{added}, {len(data):,} bytes",
                     f">= {GOAL:g} x, no more memory",
                     other / ours >= GOAL and small,
@@ -178,7 +183,7 @@ def main() -> None:
     if options.beside:
         for row in peer_rows(options.beside, options.repeats):
             met = {None: "", True: "met", False: "MISSED"}[row.met]
-            print(f"{row.figure:<38} {row.measured:<55} {met:<7} {row.peer}", flush=True)
+            print(f"{row.figure:<43} {row.measured:<55} {met:<7} {row.peer}", flush=True)
     else:
         for row in rows(options.elements, options.repeats):
             print(f"{row.figure:<55} {row.measured}")

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from agents.mechanisms import built
 from agents.mechanisms import merge as merge_rules
 from agents.mechanisms import score as score_rules
 from agents.mechanisms.merge.parts import compiled, native
@@ -152,11 +153,11 @@ def contests(
             able = compile_too and compiled.available()
             if form == "compiled" and not (able and compiled.warm(recipe)):
                 continue
-            if form == "compiled" and not native.warm():
+            if form == "compiled" and not native.CODE.warm():
                 continue
             own_call: Call = lambda rule=own: rule(payloads)  # noqa: E731
             peer_call: Call = lambda rule=peer: rule(stack)  # noqa: E731
-            with compiled.disabled(form == "eager"):
+            with built.disabled(form == "eager"):
                 times = [(cpu_ms(own_call), cpu_ms(peer_call)) for _ in range(repeats)]
                 memory = extra_mb(own_call), extra_mb(peer_call)
             ours, theirs = (min(column) for column in zip(*times, strict=True))

@@ -3,6 +3,7 @@
 
 Sorting rows of thousands for a hundredth of them is waste. The k-th largest of the maxima of 4 k
 groups is a bound that at least k numbers reach and few more; only those are looked at closely.
+`largest.cpp` does the same to one row after the other (`native.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+NOT_FINITE = "The gradient holds NaN or infinity; nothing can be encoded."
 _GROUPS = 4  # per number wanted
 _SHORT = 512
 _CROWD = 4  # numbers per number wanted above which a row is partitioned as a whole
@@ -29,7 +31,7 @@ def largest(
     maxima = _maxima(magnitudes, count)
     table, bounds = magnitudes.numpy(), maxima.numpy()
     if not np.isfinite(bounds.max(axis=1)).all():
-        raise ValueError("The gradient holds NaN or infinity; nothing can be encoded.")
+        raise ValueError(NOT_FINITE)
     if count == size:
         return np.tile(np.arange(size), (rows, 1))
     least = np.sort(bounds, axis=1)[:, bounds.shape[1] - count]

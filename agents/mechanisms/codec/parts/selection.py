@@ -7,13 +7,14 @@ the page faults of a fresh allocation cost more time than the arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from agents.mechanisms.codec.parts import native
 from agents.mechanisms.codec.parts.chunks import Group, Piece
 from agents.mechanisms.codec.parts.container import Payload
 from agents.mechanisms.codec.parts.largest import largest
@@ -51,20 +52,14 @@ class Source:
         """
         places = np.empty((group.count, sent), np.int64)
         values = np.empty((group.count, sent), np.float32)
-        for piece in group.pieces(2 if transform is None else 1):
-            shape = (piece.down, group.height, piece.across, group.width)
-            block, magnitudes, marks = self._scratch(piece.count * group.size)
-            chunks = self._read(group, piece, block.view(shape))
-            if transform is not None:
-                chunks = transform(chunks, block.view(shape))
-            table = magnitudes.view(piece.down, piece.across, group.height, group.width)
-            torch.abs(chunks.permute(0, 2, 1, 3), out=table)
-            found = largest(magnitudes.view(piece.count, group.size), sent, marks)
-            if transform is None and self._memory is None:
-                place = group.inside(piece, found)
-                numbers = self._gradient[piece.region.name].numpy().reshape(-1)[place]
+        native.CODE.ask(group.count * group.size)
+        library = native.CODE.get()
+        for piece in self._pieces(group, transform, library is not None):
+            chunks, more = self._chunks(group, piece, transform)
+            if library is not None:
+                found, numbers = native.largest_of(library, chunks, more, sent)
             else:
-                numbers = chunks.numpy().reshape(-1)[group.flat(piece, found)]
+                found, numbers = self._searched(group, piece, sent, chunks, more)
             start = 0
             for span in piece.spans:
                 stop = start + span.stop - span.start
@@ -83,12 +78,40 @@ class Source:
                 found[chunks] += self._memory[region.name].numpy().reshape(-1)[inside]
         return found
 
-    def _read(self, group: Group, piece: Piece, out: Tensor) -> Tensor:
-        """The sum's chunks: in `out`, or a view where there is nothing to add."""
-        view = group.view(self._gradient[piece.region.name], piece)
-        if self._memory is None:
-            return view
-        return torch.add(view, group.view(self._memory[piece.region.name], piece), out=out)
+    def _pieces(self, group: Group, transform: Transform | None, native: bool) -> Iterable[Piece]:
+        """As much at once as is worked on together: buffers stay in a cache. C++ has none."""
+        if transform is not None:
+            return group.pieces()
+        return (region.whole for region in group.regions) if native else group.pieces(2)
+
+    def _chunks(
+        self, group: Group, piece: Piece, transform: Transform | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The piece's chunks, and what is to be added to them; nothing is once transformed."""
+        name = piece.region.name
+        chunks = group.view(self._gradient[name], piece)
+        more = None if self._memory is None else group.view(self._memory[name], piece)
+        if transform is None:
+            return chunks, more
+        block = self._scratch(piece.count * group.size)[0].view(chunks.shape)
+        if more is not None:
+            chunks = torch.add(chunks, more, out=block)
+        return transform(chunks, block), None
+
+    def _searched(
+        self, group: Group, piece: Piece, sent: int, chunks: Tensor, more: Tensor | None
+    ) -> native.Found:
+        """The piece's largest numbers by a library's operations."""
+        block, magnitudes, marks = self._scratch(piece.count * group.size)
+        if more is not None:
+            chunks = torch.add(chunks, more, out=block.view(chunks.shape))
+        table = magnitudes.view(piece.down, piece.across, group.height, group.width)
+        torch.abs(chunks.permute(0, 2, 1, 3), out=table)
+        found = largest(magnitudes.view(piece.count, group.size), sent, marks)
+        if chunks.is_contiguous():
+            return found, chunks.numpy().reshape(-1)[group.flat(piece, found)]
+        place = group.inside(piece, found)
+        return found, self._gradient[piece.region.name].numpy().reshape(-1)[place]
 
     def _scratch(self, size: int) -> tuple[Tensor, Tensor, NDArray[np.bool_]]:
         if self._marks.size < size:

@@ -12,17 +12,16 @@ fused multiply-adds is switched off besides.
 
 from __future__ import annotations
 
-import shutil
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from agents.mechanisms import built
 from agents.mechanisms.merge.parts.sorting_network import plan
 from agents.mechanisms.rows import Payload
 
@@ -135,34 +134,11 @@ def _plan(count: int, first: int, last: int) -> Sequence[Any]:
 
 _lock = threading.Lock()
 _kernels: dict[Recipe, Kernel | None] = {}
-_off = False
-
-
-@contextmanager
-def disabled(off: bool = True) -> Iterator[None]:
-    """Within it every caller in the process runs its eager code, if `off`."""
-    global _off
-    before, _off = _off, off
-    try:
-        yield
-    finally:
-        _off = before
-
-
-def switched_off() -> bool:
-    """Whether this is within `disabled`."""
-    return _off
-
-
-def compiler() -> str | None:
-    """Where this machine has a C++ compiler."""
-    found = (shutil.which(name) for name in ("g++", "clang++", "c++"))
-    return next((path for path in found if path), None)
 
 
 def available() -> bool:
     """Whether this machine has a C++ compiler for torch.compile."""
-    return compiler() is not None
+    return built.compiler() is not None
 
 
 def run(
@@ -215,7 +191,7 @@ def warm(recipe: Recipe) -> bool:
 def _kernel(payloads: Sequence[Payload], recipe: Recipe) -> Kernel | None:
     """The kernel if it is ready. The first large merge on a CPU starts its compilation."""
     tensors = list(payloads[0].values())
-    if _off or any(tensor.device.type != "cpu" for tensor in tensors):
+    if built.switched_off() or any(tensor.device.type != "cpu" for tensor in tensors):
         return None
     with _lock:
         if recipe in _kernels:

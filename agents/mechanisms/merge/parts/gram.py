@@ -146,7 +146,7 @@ def _natively(
 ) -> list[list[int]] | None:
     """Sums of integer products, the upper right half of n by n, where `native` can take them."""
     count = len(payloads)
-    native.ask(count * sum(tensor.numel() for tensor in payloads[0].values()))
+    native.CODE.ask(count * sum(tensor.numel() for tensor in payloads[0].values()))
     totals = [[0] * count for _ in range(count)]
     for name in sorted(payloads[0]):
         rows = [payload[name].detach().reshape(-1) for payload in payloads]

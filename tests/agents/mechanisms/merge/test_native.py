@@ -7,26 +7,27 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.mechanisms import built
 from agents.mechanisms import merge as merge_rules
-from agents.mechanisms.merge.parts import compiled, native
 from agents.mechanisms.merge.parts import gram as module
+from agents.mechanisms.merge.parts import native
 from agents.mechanisms.merge.parts.gram import WIDTH, gram
 from tests.agents.mechanisms.conftest import two_threads
 from tests.stage.memory.payloads import cluster, same_bits
 
-needs_compiler = pytest.mark.skipif(not compiled.available(), reason="no C++ compiler here")
+needs_compiler = pytest.mark.skipif(built.compiler() is None, reason="no C++ compiler here")
 
 
 @pytest.fixture(scope="module")
-def built():
-    """The function, built once for this file."""
-    return native._built(native.SOURCE) if compiled.available() else None
+def library():
+    """The library, built once for this file."""
+    return native.CODE.made() if built.compiler() else None
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch, built):
-    monkeypatch.setattr(native, "_function", built)
-    monkeypatch.setattr(native, "_asked", True)
+def fresh(monkeypatch, library):
+    monkeypatch.setattr(native.CODE, "library", library)
+    monkeypatch.setattr(native.CODE, "asked", True)
 
 
 @needs_compiler
@@ -35,7 +36,7 @@ def fresh(monkeypatch, built):
 def test_both_ways_give_the_same_integers(count, spread):
     # Of spread 1e-4 the payloads are read twice, the second time about a centre.
     payloads = cluster(count, WIDTH + 301, spread, seed=count)
-    with compiled.disabled():
+    with built.disabled():
         plain = gram(payloads)
     assert gram(payloads) == plain
 
@@ -55,7 +56,7 @@ def test_any_numbers_are_rounded_like_the_library_rounds(bits, centre, power):
     payloads = [{"a": torch.from_numpy(row.copy())} for row in rows]
     steps = module._steps(module._largest(payloads, centre))
     assert module._natively(payloads, steps, centre) is not None
-    with compiled.disabled():
+    with built.disabled():
         plain = module._measure(payloads, steps, centre)
     assert module._measure(payloads, steps, centre) == plain
 
@@ -91,33 +92,33 @@ def test_views_with_gaps_are_read_in_their_order():
 def test_multi_krum_merges_to_the_same_bits():
     payloads = cluster(9, 30_000, 1e-3)
     merge = merge_rules.get("multi_krum")()
-    with compiled.disabled():
+    with built.disabled():
         plain = merge(payloads)
     assert same_bits(merge(payloads), plain)
 
 
 def test_small_merges_do_not_build_anything(monkeypatch):
-    monkeypatch.setattr(native, "_asked", False)
-    native.ask(native.PAYS - 1)
-    assert native._asked is False
+    monkeypatch.setattr(native.CODE, "asked", False)
+    native.CODE.ask(native.CODE.pays - 1)
+    assert native.CODE.asked is False
 
 
 def test_code_that_does_not_compile_is_said_once_and_the_library_is_used(monkeypatch, tmp_path):
     broken = tmp_path / "broken.cpp"
     broken.write_text("int inner_products( {")
-    monkeypatch.setattr(native, "SOURCE", broken)
+    monkeypatch.setattr(native.CODE, "source", broken)
     with pytest.warns(RuntimeWarning, match=r"built from broken\.cpp.*same result"):
-        assert native.warm() is False
+        assert native.CODE.warm() is False
     assert gram(cluster(4, 900)).count == 4
 
 
 @needs_compiler
 def test_code_that_computes_something_else_is_refused(monkeypatch, tmp_path):
     wrong = tmp_path / "wrong.cpp"
-    source = native.SOURCE.read_text()
+    source = native.CODE.source.read_text()
     assert "12582912.0f" in source
     wrong.write_text(source.replace("12582912.0f", "12582912.5f * 2"))  # to even numbers only
-    monkeypatch.setattr(native, "SOURCE", wrong)
+    monkeypatch.setattr(native.CODE, "source", wrong)
     with pytest.warns(RuntimeWarning, match="other integers"):
-        assert native.warm() is False
+        assert native.CODE.warm() is False
     assert native.inner_products([torch.ones(3)], [1.0], None) is None
