@@ -68,6 +68,7 @@ class Numbers:
         compute: what a round's work costs a node, as a share of its pay.
         sample: `audit_sample` of the job's spec.
         terms: of the job.
+        job_rounds: over which a verifier's work is taken as a mean; the attacks play some of them.
         settings: of the deployment, of whose members the number counts; None for
             `DeploymentSettings`' own.
         spec: fields of the job's spec that decide merge, score and checks; the rest is a small
@@ -86,6 +87,7 @@ class Numbers:
     compute: float = 0.5
     sample: int = 2
     terms: Terms = field(default_factory=Terms)
+    job_rounds: int = 50
     settings: DeploymentSettings | None = None
     table: Mapping[Violation, Row] = field(default_factory=lambda: dict(DEFAULTS))
     spec: Mapping[str, Any] = field(default_factory=dict)
