@@ -199,10 +199,11 @@ def open_announcement(
 @external
 def expire_announcement(job_id: uint256, round_id: uint256, verifier_id: uint256, digest: bytes32):
     """
-    @notice Anyone, when an announcement can't be opened any more: of a void round, in which nobody
-            can be reported, the deposit goes back to the verifier's operator. Of another it goes to
-            the treasury when an unbonding period has passed, in which every round and every appeal
-            ends.
+    @notice Anyone, when an announcement was not opened within an unbonding period, in which every
+            round and every appeal ends: the treasury gets its deposit, or the verifier's operator
+            if the round is void, because nobody could be reported there. The operator need not wait
+            for that in a void round. Others must: it may have found a node that was convicted
+            before the round was void.
     @dev Reverts: "announcements: not announced", "announcements: too early".
     @param job_id The job.
     @param round_id The round.
@@ -211,7 +212,7 @@ def expire_announcement(job_id: uint256, round_id: uint256, verifier_id: uint256
     """
     void: bool = staticcall ITrainingResults(results).phase(job_id, round_id) == VOID
     after: uint256 = 0
-    if not void:
+    if not void or staticcall INodeRegistry(registry).operator_of(verifier_id) != msg.sender:
         parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
         after = parameters.unbonding_period
     deposit: uint256 = announcements._expire(

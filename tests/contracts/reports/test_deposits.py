@@ -31,8 +31,9 @@ def treasury_credit(stage: RoundStage) -> int:
     return int(stage.system.reports.bond_credit(treasury))
 
 
-def expire(stage: RoundStage, verifier: Player, digest: bytes) -> None:
-    stage.system.reports.expire_announcement(1, 1, verifier.node_id, digest, sender=stage.stranger)
+def expire(stage: RoundStage, verifier: Player, digest: bytes, sender: str = "") -> None:
+    by = sender or stage.stranger
+    stage.system.reports.expire_announcement(1, 1, verifier.node_id, digest, sender=by)
 
 
 def make_void(stage: RoundStage) -> None:
@@ -129,10 +130,38 @@ def test_void_round__deposits_go_back(challenge: RoundStage, reports: Any) -> No
     left = challenge.find(1, challenge.trainers[0], INVALID, second)
     make_void(challenge)
     reports.lapse(left)
-    expire(challenge, first, digest)
+    expire(challenge, first, digest, first.operator)
     assert [reports.bond_credit(p.operator) for p in (first, second)] == [DEPOSIT, DEPOSIT]
     with refuses("announcements: not announced"):
         expire(challenge, first, digest)
+
+
+def test_void_round__anybody_gives_an_old_deposit_back(challenge: RoundStage, reports: Any) -> None:
+    first = challenge.verifiers[0]
+    digest = challenge.announce(1, challenge.trainers[1], first)
+    make_void(challenge)
+    mine(1, UNBONDING)
+    expire(challenge, first, digest)
+    assert reports.bond_credit(first.operator) == DEPOSIT
+
+
+def test_void_round__nobody_else_ends_the_finders_announcement(
+    challenge: RoundStage, reports: Any
+) -> None:
+    """Attack: the second finder of a node that was convicted before the round was void expires the
+    announcement of the first one, which its agent was about to open."""
+    finder, second, third = challenge.verifiers
+    node = challenge.trainers[2]
+    digest = challenge.announce(1, node, finder)
+    guilty = challenge.find(1, node, INVALID, second, third)
+    make_void(challenge)
+    for thief in (second.operator, finder.owner, challenge.stranger):
+        with refuses("announcements: too early"):
+            expire(challenge, finder, digest, thief)
+    open_late(challenge, node, finder)
+    run_out(challenge, guilty)
+    assert reports.bond_credit(finder.payout) == BOUNTY
+    assert reports.bond_credit(second.payout) == 0
 
 
 def test_expired_announcement__is_the_treasurys__once(challenge: RoundStage, reports: Any) -> None:

@@ -509,11 +509,12 @@ class Model:
         need(deposit > 0, "reports: not announced")
         self._credit(self.report_bonds, self.operators[verifier], deposit)
 
-    def expire(self, round_id: int, verifier: int, node: int) -> None:
+    def expire(self, round_id: int, verifier: int, node: int, own: bool) -> None:
+        """`own`: by the verifier's operator."""
         r = self.round(round_id)
         need((verifier, node) in r.announced, "announcements: not announced")
         made, void = r.announced[verifier, node], r.phase == VOID
-        need(self.now > made.time + (0 if void else UNBONDING), "announcements: too early")
+        need(self.now > made.time + (0 if void and own else UNBONDING), "announcements: too early")
         del r.announced[verifier, node]
         r.expired.add(verifier)
         to = self.operators[verifier] if void else self.owner

@@ -397,21 +397,22 @@ class RoundsMachine(Machine):
         )
 
     @precondition(lambda self: any(r.announced for r in self.model.rounds))
-    @rule(choice=Choice)
-    def expire_announcement(self, choice: int) -> None:
+    @rule(choice=Choice, own=st.booleans())
+    def expire_announcement(self, choice: int, own: bool) -> None:
         """Also when it is too early."""
         left = [
             (number, *key)
             for number, r in enumerate(self.model.rounds, 1)
             for key in sorted(r.announced)
         ]
-        self.expire(*left[choice % len(left)])
+        self.expire(*left[choice % len(left)], own)
 
-    def expire(self, number: int, verifier: int, node: int) -> bool:
+    def expire(self, number: int, verifier: int, node: int, own: bool) -> bool:
         digest = self.stage.announcement(self.reports, number, node, verifier)
+        sender = self.model.operators[verifier] if own else self.stage.stranger
         return self.step(
-            lambda m: m.expire(number, verifier, node),
-            lambda: self.reports.expire_announcement(1, number, verifier, digest),
+            lambda m: m.expire(number, verifier, node, own),
+            lambda: self.reports.expire_announcement(1, number, verifier, digest, sender=sender),
         )
 
     @precondition(lambda self: self.model.last.announced)
@@ -694,7 +695,7 @@ class RoundsMachine(Machine):
         ]
         mine(1, UNBONDING)
         for key in left:
-            assert self.expire(*key)
+            assert self.expire(*key, False)
 
 
 @pytest.fixture
