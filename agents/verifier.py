@@ -46,6 +46,7 @@ from agents.tasks.recheck import Recheck
 from agents.training.local import device_name, device_of
 from agents.training.state import PayloadError
 from agents.verify.announcing import Announcements
+from agents.verify.deposits import Purse
 from agents.verify.disclosing import PayloadKeys
 from agents.verify.judging import result_errors
 from agents.verify.spot_checks import Finding, malformed, reexecute, suspects
@@ -71,7 +72,8 @@ class VerifierInJob:
             *(network, self.reader, context.sender, _HEAD_START),
             Gathering(context, network, self.reader),
         )
-        self.announcements = Announcements(network, context, store)
+        self.purse = Purse(network, context)
+        self.announcements = Announcements(network, context, store, self.purse)
         self.payload_keys = PayloadKeys(
             network, context, store, self.access.models, self.access.sealing
         )
@@ -88,7 +90,7 @@ class VerifierInJob:
             did = (
                 (self.payload_keys.step(view.job_id, node) if sealed else None)
                 or self.validator.step(view, node)
-                or self.announcements.open_late(view, node)
+                or self.announcements.settle(view, node)
             )
             if did:
                 return did
@@ -286,13 +288,12 @@ class VerifierInJob:
         """
         bond = 0 if challenged else view.job.terms.challenge_bond
         results, sender = self.network.results, self.context.sender
-        address = self.context.wallet.address
-        balance = self.context.chain.call(self.network.token, "balanceOf", address)
+        balance = self.purse.balance
         if balance < bond:
             self.context.log.error(
                 "cannot_challenge",
                 round=view.round_id,
-                why=f"{address} lacks the bond",
+                why=f"{self.context.wallet.address} lacks the bond",
                 wrong=wrong,
             )
             return None
@@ -305,23 +306,14 @@ class VerifierInJob:
         }
         deposit = self.network.bounds().least_bond
         if not challenged and balance >= bond + deposit and not self._is_urgent(view):
-            self._approve(bond + deposit)
+            self.purse.allow(results, bond + deposit)
             if self.announcements.announce_result(view, deposit, evidence):
                 return f"announced: a wrong result in round {view.round_id}"
-        self._approve(bond)
+        self.purse.allow(results, bond)
         digest = self.announcements.publish_result(view, evidence)
         args = (view.job_id, view.round_id, view.round.result_hash, digest)
         sender.send(results, "challenge", *args)
         return f"challenged: round {view.round_id}: {wrong[0]}"
-
-    def _approve(self, amount: int) -> None:
-        """Let TrainingResults take what a challenge costs."""
-        token, results = self.network.token, self.network.results
-        allowance = self.context.chain.call(
-            token, "allowance", self.context.wallet.address, results.address
-        )
-        if allowance < amount:
-            self.context.sender.send(token, "approve", results.address, amount)
 
     def _elapsed(self, view: View) -> float:
         """Share of the phase's window that has passed."""

@@ -14,7 +14,10 @@
 
         The bounty of a slash belongs to the verifier that found the node first, and not to the one
         whose report came first: a report can be copied while it waits for its block. A finder
-        announces, and reports in a later block (modules/announcements).
+        announces, and reports in a later block (modules/announcements). An announcement takes a
+        deposit of any size, and its finder earns at most as much as it has deposited: so a guess
+        that is wrong more often than right loses. The deposit goes back when the node is found
+        guilty or the round is void, and else to the treasury.
 @custom:kill Nothing can be paused. Without the Coordinator every appeal ends dismissed, and without
              verifiers no report is ever confirmed.
 """
@@ -71,6 +74,7 @@ FALSE_REPORT: constant(uint256) = 6
 CHALLENGE: constant(uint256) = 4
 DISPUTED: constant(uint256) = 5
 FINALIZED: constant(uint256) = 6
+VOID: constant(uint256) = 7
 
 MAX_BOND: constant(uint256) = 2**128
 # Verifiers, each of another owner, that a confirmation needs.
@@ -85,6 +89,11 @@ appeal_bond: public(immutable(uint256))
 
 _reports: HashMap[bytes32, IViolationReports.Report]
 _reporters: HashMap[bytes32, DynArray[uint256, 32]]
+# By report and verifier: the deposit of the announcement that its report has opened, until it is
+# settled.
+_deposits: HashMap[bytes32, HashMap[uint256, uint256]]
+# By subject: what its finder has deposited, and earns at most.
+_earned_at_most: HashMap[bytes32, uint256]
 # By round and verifier: its reports and announcements that were not confirmed. They cost it its
 # bounties there.
 _unconfirmed: HashMap[bytes32, HashMap[uint256, uint256]]
@@ -130,25 +139,35 @@ def __init__(
 
 
 @external
-def announce_report(job_id: uint256, round_id: uint256, verifier_id: uint256, digest: bytes32):
+def announce_report(
+    job_id: uint256, round_id: uint256, verifier_id: uint256, digest: bytes32, deposit: uint256
+):
     """
     @notice The operator of a verifier of the round's snapshot, unless it is suspended or banned,
             before it reports a node: says that it has found one, without saying which. The digest
             is keccak256(abi_encode(keccak256("menagerie.announcements.v1"), chain id, this
             contract, job_id, round_id, node_id, verifier_id, evidence)), with evidence that nobody
-            can guess. It counts as an unconfirmed report until a report on that node is confirmed,
+            can guess. The deposit is taken from what is credited to the sender here, and from its
+            wallet for what that lacks. It bounds what the verifier can earn by the announcement. It
+            goes back when the node is found guilty. It counts as an unconfirmed report until then,
             so announcing everybody blindly costs every bounty of the round.
-    @dev Reverts: "reports: not operator", "reports: not a verifier",
-         "announcements: already announced". The scope of the event is keccak256(abi_encode(job_id,
-         round_id, verifier_id)).
+    @dev Reverts: "reports: bad deposit", "reports: not operator", "reports: not a verifier",
+         "announcements: already announced", "bonds: transfer failed", and the token's reasons. The
+         scope of the event is keccak256(abi_encode(job_id, round_id, verifier_id)).
     @param job_id The job.
     @param round_id The round.
     @param verifier_id The verifier's node id.
     @param digest What `report` will open.
+    @param deposit Not zero. A finder who wants the whole bounty deposits as much as that may be.
     """
+    assert deposit != 0 and deposit < MAX_BOND, "reports: bad deposit"
     self._check_verifier(job_id, round_id, verifier_id)
-    announcements._announce(self._scope(job_id, round_id, verifier_id), digest, 0)
+    announcements._announce(self._scope(job_id, round_id, verifier_id), digest, deposit)
     self._unconfirmed[self._round_key(job_id, round_id)][verifier_id] += 1
+    log IViolationReports.ReportAnnounced(
+        job_id=job_id, round_id=round_id, verifier_id=verifier_id, digest=digest, deposit=deposit
+    )
+    bonds._take_credit_first(msg.sender, deposit)
 
 
 @external
@@ -156,9 +175,9 @@ def open_announcement(
     job_id: uint256, round_id: uint256, verifier_id: uint256, node_id: uint256, evidence: bytes32
 ):
     """
-    @notice Anyone, while a report on the node is confirmed and has not come to its end: opens an
-            announcement whose verifier was too late with its report. It was right, and earns the
-            bounty if its announcement is the oldest.
+    @notice Anyone, once the node is found guilty: opens an announcement whose verifier was too late
+            with its report. It was right, so its deposit goes back, and until the node is slashed
+            it earns the bounty if its announcement is the oldest.
     @dev Reverts: "reports: not confirmed", "reports: own node", "reports: not announced". The
          subject of the event is keccak256(abi_encode(job_id, round_id, node_id)).
     @param job_id The job.
@@ -167,10 +186,39 @@ def open_announcement(
     @param node_id The node.
     @param evidence The evidence that was announced.
     """
-    assert self._is_pending(job_id, round_id, node_id), "reports: not confirmed"
+    assert self._has_report(job_id, round_id, node_id, True), "reports: not confirmed"
     self._check_not_own(verifier_id, node_id)
-    assert self._open(job_id, round_id, verifier_id, node_id, evidence), "reports: not announced"
+    opened: bool = False
+    deposit: uint256 = 0
+    opened, deposit = self._open(job_id, round_id, verifier_id, node_id, evidence)
+    assert opened, "reports: not announced"
     self._unconfirmed[self._round_key(job_id, round_id)][verifier_id] -= 1
+    self._settle(job_id, round_id, verifier_id, deposit, True)
+
+
+@external
+def expire_announcement(job_id: uint256, round_id: uint256, verifier_id: uint256, digest: bytes32):
+    """
+    @notice Anyone, when an announcement was not opened within an unbonding period, in which every
+            round and every appeal ends: the treasury gets its deposit, or the verifier's operator
+            if the round is void, because nobody could be reported there. The operator need not wait
+            for that in a void round. Others must: it may have found a node that was convicted
+            before the round was void.
+    @dev Reverts: "announcements: not announced", "announcements: too early".
+    @param job_id The job.
+    @param round_id The round.
+    @param verifier_id The verifier's node id.
+    @param digest What was announced.
+    """
+    void: bool = staticcall ITrainingResults(results).phase(job_id, round_id) == VOID
+    after: uint256 = 0
+    if not void or staticcall INodeRegistry(registry).operator_of(verifier_id) != msg.sender:
+        parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
+        after = parameters.unbonding_period
+    deposit: uint256 = announcements._expire(
+        self._scope(job_id, round_id, verifier_id), digest, after
+    )
+    self._settle(job_id, round_id, verifier_id, deposit, void)
 
 
 @external
@@ -191,8 +239,8 @@ def report(
             appeal window starts. Only one violation of a node can be confirmed in a round; an open
             report of the other kind then lapses. The verifier with the oldest announcement of the
             node earns the bounty, unless it reported or announced another node in the round
-            without a confirmation: reporting everybody blindly must not pay. A report that opens
-            no announcement earns nothing.
+            without a confirmation: reporting everybody blindly must not pay. It earns its deposit
+            at most. A report that opens no announcement earns nothing.
     @dev Reverts: "reports: unknown violation", "reports: not in challenge", "reports: not
          revealed", "reports: not a duplicate", "reports: already confirmed", "reports: not
          operator", "reports: not a verifier", "reports: own node", "reports: already reported".
@@ -245,7 +293,12 @@ def report(
     total: uint256 = before + weight
     self._reports[report_id].weight = total
     self._reporters[report_id].append(verifier_id)
-    if not self._open(job_id, round_id, verifier_id, node_id, evidence):
+    opened: bool = False
+    deposit: uint256 = 0
+    opened, deposit = self._open(job_id, round_id, verifier_id, node_id, evidence)
+    if opened:
+        self._deposits[report_id][verifier_id] = deposit
+    else:
         self._unconfirmed[self._round_key(job_id, round_id)][verifier_id] += 1
     announcements._publish(self._subject(job_id, round_id, node_id))
     log IViolationReports.ViolationReported(
@@ -268,17 +321,16 @@ def report(
 @external
 def lapse(report_id: bytes32):
     """
-    @notice Anyone: closes a report that was not confirmed before its round ended.
+    @notice Anyone: closes a report that was not confirmed before its round ended. The deposits of
+            its reporters go back if the round is void, and else to the treasury.
     @dev Reverts: "reports: not open", "reports: round not over".
     @param report_id The report.
     """
     assert self._reports[report_id].status == OPEN, "reports: not open"
-    assert (
-        staticcall ITrainingResults(results).phase(
-            self._reports[report_id].job_id, self._reports[report_id].round_id
-        )
-        >= FINALIZED
-    ), "reports: round not over"
+    report: IViolationReports.Report = self._reports[report_id]
+    phase: uint256 = staticcall ITrainingResults(results).phase(report.job_id, report.round_id)
+    assert phase >= FINALIZED, "reports: round not over"
+    self._settle_reporters(report_id, report, phase == VOID)
     self._lapse(report_id)
 
 
@@ -342,9 +394,8 @@ def resolve_appeal(report_id: bytes32, upheld: bool):
                 report_id=report_id, verifier_id=verifier, amount=amount
             )
     else:
-        parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
         self._reports[report_id].bond = 0
-        bonds._credit(parameters.treasury, report.bond)
+        bonds._credit(self._treasury(), report.bond)
         self._execute(report_id, report)
 
 
@@ -352,7 +403,8 @@ def resolve_appeal(report_id: bytes32, upheld: bool):
 def execute(report_id: bytes32) -> uint256:
     """
     @notice Anyone, when the appeal window passed without an appeal: slashes the node. The payout of
-            the node's finder earns the reporter's share, or the treasury when `report` denies it.
+            the node's finder is credited here with the reporter's share, up to what it deposited.
+            The rest is the treasury's, and all of it when `report` denies it.
     @dev Reverts: "reports: not confirmed", "reports: appeal window open".
     @param report_id The report.
     @return uint256 The amount slashed.
@@ -414,7 +466,7 @@ def is_pending(job_id: uint256, round_id: uint256, node_id: uint256) -> bool:
     @param node_id The node.
     @return bool Whether one is CONFIRMED or APPEALED.
     """
-    return self._is_pending(job_id, round_id, node_id)
+    return self._has_report(job_id, round_id, node_id, False)
 
 
 @view
@@ -485,35 +537,86 @@ def _check_not_own(verifier_id: uint256, node_id: uint256):
 @internal
 def _open(
     job_id: uint256, round_id: uint256, verifier_id: uint256, node_id: uint256, evidence: bytes32
-) -> bool:
+) -> (bool, uint256):
     """
     @notice Opens a verifier's announcement of a node, if there is one.
+    @return bool Whether there was one.
+    @return uint256 Its deposit, which the caller settles.
     """
     digest: bytes32 = announcements._digest(job_id, round_id, node_id, verifier_id, evidence)
+    subject: bytes32 = self._subject(job_id, round_id, node_id)
+    oldest: uint256 = announcements._finders[subject]
     opened: bool = False
     deposit: uint256 = 0
     opened, deposit = announcements._open(
-        self._scope(job_id, round_id, verifier_id),
-        digest,
-        self._subject(job_id, round_id, node_id),
-        verifier_id,
+        self._scope(job_id, round_id, verifier_id), digest, subject, verifier_id
     )
-    return opened
+    if announcements._finders[subject] != oldest:
+        self._earned_at_most[subject] = deposit
+    return opened, deposit
 
 
 @internal
 @view
-def _is_pending(job_id: uint256, round_id: uint256, node_id: uint256) -> bool:
+def _has_report(job_id: uint256, round_id: uint256, node_id: uint256, slashed: bool) -> bool:
     """
-    @notice See `is_pending`.
+    @notice Whether a confirmed report on a node has not come to its end, or, if that counts as
+            well, has ended with a slash.
     """
     for violation: uint256 in [INVALID, COPIED]:
         status: uint256 = self._reports[
             self._report_id(job_id, round_id, node_id, violation)
         ].status
-        if status == CONFIRMED or status == APPEALED:
+        if status == CONFIRMED or status == APPEALED or (slashed and status == EXECUTED):
             return True
     return False
+
+
+@internal
+def _settle(
+    job_id: uint256, round_id: uint256, verifier_id: uint256, deposit: uint256, returned: bool
+):
+    """
+    @notice Ends a deposit: it is credited to the verifier's operator, to its owner if the node is
+            closed, or to the treasury.
+    """
+    account: address = empty(address)
+    if returned:
+        account = staticcall INodeRegistry(registry).operator_of(verifier_id)
+        if account == empty(address):
+            account = staticcall INodeRegistry(registry).owner_of(verifier_id)
+    else:
+        account = self._treasury()
+    log IViolationReports.DepositSettled(
+        job_id=job_id,
+        round_id=round_id,
+        verifier_id=verifier_id,
+        amount=deposit,
+        returned=returned,
+    )
+    bonds._credit(account, deposit)
+
+
+@internal
+def _settle_reporters(report_id: bytes32, report: IViolationReports.Report, returned: bool):
+    """
+    @notice Ends the deposits behind a report.
+    """
+    for verifier: uint256 in self._reporters[report_id]:
+        deposit: uint256 = self._deposits[report_id][verifier]
+        if deposit != 0:
+            self._deposits[report_id][verifier] = 0
+            self._settle(report.job_id, report.round_id, verifier, deposit, returned)
+
+
+@internal
+@view
+def _treasury() -> address:
+    """
+    @notice The registry's treasury.
+    """
+    parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
+    return parameters.treasury
 
 
 @internal
@@ -552,6 +655,7 @@ def _vindicate(report_id: bytes32, report: IViolationReports.Report):
     round_key: bytes32 = self._round_key(report.job_id, report.round_id)
     for verifier: uint256 in self._reporters[report_id]:
         self._unconfirmed[round_key][verifier] -= 1
+    self._settle_reporters(report_id, report, True)
 
 
 @internal
@@ -595,23 +699,44 @@ def _lapse(report_id: bytes32):
 @internal
 def _execute(report_id: bytes32, report: IViolationReports.Report) -> uint256:
     """
-    @notice Unlocks the node's stake and slashes it.
+    @notice Unlocks the node's stake and slashes it. The finder's share comes here first.
     """
     self._reports[report_id].status = EXECUTED
     extcall INodeRegistry(registry).unlock(report.node_id)
-    reporter: address = empty(address)
-    finder: uint256 = announcements._finder(
-        self._subject(report.job_id, report.round_id, report.node_id)
-    )
+    subject: bytes32 = self._subject(report.job_id, report.round_id, report.node_id)
+    finder: uint256 = announcements._finder(subject)
     round_key: bytes32 = self._round_key(report.job_id, report.round_id)
-    if finder != 0 and self._unconfirmed[round_key][finder] == 0:
-        reporter = self._payout(finder)
+    paid: bool = finder != 0 and self._unconfirmed[round_key][finder] == 0
+    reporter: address = empty(address)
+    if paid:
+        reporter = self
     amount: uint256 = extcall INodeRegistry(registry).slash(
         report.node_id, report.violation, report.offence_time, reporter
     )
     log IViolationReports.ReportExecuted(report_id=report_id, node_id=report.node_id, amount=amount)
+    if paid:
+        self._pay_finder(report_id, finder, self._earned_at_most[subject])
     extcall IRewardPool(pool).settle_share(report.job_id, report.round_id, report.node_id, True)
     return amount
+
+
+@internal
+def _pay_finder(report_id: bytes32, finder: uint256, most: uint256):
+    """
+    @notice Credits the bounty of a slash: up to `most` to the finder's payout, the rest to the
+            treasury.
+    """
+    if staticcall INodeRegistry(registry).bounty(self) == 0:
+        return
+    bounty: uint256 = extcall INodeRegistry(registry).claim_bounty()
+    bonds._receive(bounty)
+    share: uint256 = min(bounty, most)
+    log IViolationReports.FinderPaid(
+        report_id=report_id, verifier_id=finder, amount=share, rest=bounty - share
+    )
+    bonds._credit(self._payout(finder), share)
+    if share != bounty:
+        bonds._credit(self._treasury(), bounty - share)
 
 
 @internal

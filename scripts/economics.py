@@ -111,6 +111,11 @@ def cli(
 @click.option("--reward", type=ZOO_AMOUNT, help="That a round pays.")
 @click.option("--retain-rounds", type=click.IntRange(0, 32), help="Rounds' pay that is retained.")
 @click.option(
+    "--verifiers-cut",
+    type=click.FloatRange(0, 50),
+    help="Their part of the pay, in percent (default: what pays them for doing work again).",
+)
+@click.option(
     "--compute", type=click.FloatRange(0, 1), help="Cost of the work, as part of its pay."
 )
 @click.option("--fee", type=ZOO_AMOUNT, help="Of a task, the greatest.")

@@ -104,6 +104,12 @@ _PACKING = (
         "(default: a quarter of the rounds, at most 8, or what the network asks for).",
     ),
     click.option(
+        "--verifiers-cut",
+        type=click.FloatRange(0, 50),
+        help="The verifiers' part of the pay, in percent (default: 10, or what it takes to pay "
+        "them for doing work again while training costs half of its pay).",
+    ),
+    click.option(
         "--few-verifiers",
         is_flag=True,
         help="Go on although too few verifiers have declared a determinism class of the spec.",
@@ -155,7 +161,7 @@ def create(
     store = store_of(store, contracts.chain_id)
     fields = _spec_fields(given["spec"], given["rounds"])
     rounds = _rounds(fields)
-    terms = _terms(contracts, account, rounds, given)
+    terms = _paid(contracts, _terms(contracts, account, rounds, given), fields, given)
     funded = rounds if given["fund_rounds"] is None else given["fund_rounds"]
     amount = funded * terms.reward_per_round
     afford(contracts, account, amount)
@@ -204,7 +210,7 @@ def pack(deployment: Path | None, store: str | None, **given: Any) -> None:
     contracts = Contracts(deployment)
     store = store_of(store, contracts.chain_id)
     fields = _spec_fields(given["spec"], given["rounds"])
-    terms = _terms(contracts, None, _rounds(fields), given)
+    terms = _paid(contracts, _terms(contracts, None, _rounds(fields), given), fields, given)
     published, key = _published(contracts, terms, fields, store, given)
     create_job = next(
         item for item in contracts.abi("TrainingJobs") if item.get("name") == "create_job"
@@ -393,7 +399,7 @@ def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any
     before there is a spec to name. Raises Reverted with its reason where it refuses what was
     chosen.
     """
-    from agents.jobs.publish import Terms
+    from agents.jobs.publish import Terms, retained_by_default
     from agents.runtime.errors import Reverted
     from scripts._net.pace import paced
 
@@ -405,9 +411,11 @@ def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any
         "challenge_bond": given["bond"],
         "retain_rounds": given["retain_rounds"],
     }
+    if given["verifiers_cut"] is not None:
+        chosen["verifier_bps"] = round(100 * given["verifiers_cut"])
     if chosen["retain_rounds"] is None:
         least = contracts.TrainingJobs.bounds().least_retained
-        chosen["retain_rounds"] = max(least, min(8, rounds // 4))
+        chosen["retain_rounds"] = max(least, retained_by_default(rounds))
     create = contracts.TrainingJobs.create_job
 
     def ask(terms: Any) -> None:
@@ -426,6 +434,22 @@ def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any
     brief = replace(paced(Terms.brief(), block_s), **chosen)
     ask(brief)
     return brief
+
+
+def _paid(contracts: Contracts, terms: Any, fields: dict[str, Any], given: dict[str, Any]) -> Any:
+    """Return the terms with a verifiers' cut that pays them for doing work again, where work is and
+    no cut was named, as `agents.jobs.verifying_pay` has it."""
+    from agents.mechanisms import verify
+    from scripts._attacks.honest import fairly_paid
+    from scripts._attacks.quick import numbers_of
+
+    try:
+        redone = verify.get(str(fields.get("verify", "reexecution"))).redone
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    if given["verifiers_cut"] is not None or not redone:
+        return terms
+    return fairly_paid(numbers_of(contracts.network(), terms, fields)).terms
 
 
 @cli.command(cls=ConnectedProviderCommand)

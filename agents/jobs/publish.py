@@ -106,6 +106,11 @@ class Terms:
         return self.score_commit_s, self.score_reveal_s
 
 
+def retained_by_default(rounds: int) -> int:
+    """Rounds' pay of a trainer that a job of so many rounds retains unless its sponsor names it."""
+    return min(8, rounds // 4)
+
+
 def publish_job(
     store: ContentStore,
     documents: Iterable[bytes],

@@ -4,8 +4,8 @@ for its block could send the same before it and take the bounty.
 
 Rule: the evidence, with a random number in it, is on disk before its digest is announced, and is
 published only with the report or the challenge, in a later block. The chain says what has become of
-an announcement, so a restart at any line goes on from there. A report that can't wait is sent
-without one: the conviction counts more than the bounty.
+an announcement, so a restart at any line goes on from there. A report that can't wait, or whose
+verifier has nothing to deposit, is sent without one: the conviction counts more than the bounty.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from agents.protocol import formulas
 from agents.protocol.network import Network
-from agents.protocol.numbers import ReportStatus, Violation
+from agents.protocol.numbers import ZOO, Phase, ReportStatus, Violation
 from agents.protocol.view import View
 from agents.runtime.commitments import Commitments
 from agents.runtime.context import Context
@@ -27,28 +27,33 @@ from agents.runtime.transaction import Order
 from agents.storage.canonical import dumps, loads
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore
+from agents.verify.deposits import Purse
 
 _EVIDENCE = "evidence"
+_GUILTY = (ReportStatus.CONFIRMED, ReportStatus.APPEALED, ReportStatus.EXECUTED)
 
 
 class Announcements:
     """The announcements of one verifier."""
 
-    def __init__(self, network: Network, context: Context, store: ContentStore) -> None:
+    def __init__(
+        self, network: Network, context: Context, store: ContentStore, purse: Purse
+    ) -> None:
         self._network = network
         self._context = context
         self._store = store
+        self._purse = purse
         self._kept = Commitments(context.journal, context.artefacts, "verifier")
 
     # -- of a node -----------------------------------------------------------------------------
 
     def announce_nodes(self, view: View, verifier: int, found: Mapping[int, bytes]) -> bool:
-        """Announce that nodes' work is wrong, unless that is done or comes too late.
+        """Announce that nodes' work is wrong, unless that is done, comes too late or can't be paid.
 
-        Returns whether a transaction was sent. `found`: by node the evidence, canonical JSON, an
+        Returns whether an announcement was sent. `found`: by node the evidence, canonical JSON, an
         object.
         """
-        orders = []
+        due = []
         for node, evidence in found.items():
             if self._published(view, node):
                 continue
@@ -56,10 +61,13 @@ class Announcements:
             place = (view.job_id, view.round_id)
             digest, scope = self._of_node(place, verifier, node, kept)
             if not self._announced(self._network.reports, scope, digest):
-                args = (*place, verifier, digest)
-                orders.append(Order(self._network.reports, "announce_report", args))
-        if not orders:
+                due.append((*place, verifier, digest))
+        deposit = self._purse.deposit(view.snapshot.nodes, len(due)) if due else 0
+        if not deposit:
             return False
+        reports = self._network.reports
+        orders = [Order(reports, "announce_report", (*args, deposit)) for args in due]
+        self._context.log.info("announced", round=view.round_id, deposit=deposit / ZOO)
         for outcome in self._context.sender.send_all(orders):
             if isinstance(outcome, Reverted):
                 raise outcome
@@ -71,23 +79,43 @@ class Announcements:
         kept = self._load(self._node_name(view.job_id, view.round_id, node))
         return self._publish(evidence if kept is None else kept)
 
-    def open_late(self, view: View, verifier: int) -> str | None:
-        """Open the announcement of a node that others have convicted meanwhile, in any round."""
-        network, prefix = self._network, f"finding-{view.job_id}-"
+    def settle(self, view: View, verifier: int) -> str | None:
+        """Open the announcement of a node that others have convicted, in any round, or take back
+        the deposit of a void round; the next one of them."""
+        prefix = f"finding-{view.job_id}-"
         for name in self._kept.names(prefix):
             number, node = (int(part) for part in name.removeprefix(prefix).split("-")[:2])
-            evidence = self._load(name)
-            place = (view.job_id, number)
-            pending = self._context.chain.call(network.reports, "is_pending", *place, node)
-            if pending and evidence is not None:
-                digest, scope = self._of_node(place, verifier, node, evidence)
-                if self._announced(network.reports, scope, digest):
-                    args = (*place, verifier, node, self._publish(evidence))
-                    self._context.sender.send(network.reports, "open_announcement", *args)
-                    return f"opened: its announcement of node {node} in round {number}"
-            if number < view.round_id and not pending:
+            evidence, place = self._load(name), (view.job_id, number)
+            did = None if evidence is None else self._settle(place, verifier, node, evidence)
+            if did:
+                return did
+            if number < view.round_id and self._is_settled(place, node):
                 self._kept.forget(name)
         return None
+
+    def _settle(
+        self, place: tuple[int, int], verifier: int, node: int, evidence: bytes
+    ) -> str | None:
+        reports, send = self._network.reports, self._context.sender.send
+        digest, scope = self._of_node(place, verifier, node, evidence)
+        if not self._announced(reports, scope, digest):
+            return None
+        if any(status in _GUILTY for status in self._statuses(place, node)):
+            args = (*place, verifier, node, self._publish(evidence))
+            send(reports, "open_announcement", *args)
+            return f"opened: its announcement of node {node} in round {place[1]}"
+        if self._phase(place) == Phase.VOID:
+            send(reports, "expire_announcement", *place, verifier, digest)
+            return f"taken back: its deposit of round {place[1]}, which is void"
+        return None
+
+    def _is_settled(self, place: tuple[int, int], node: int) -> bool:
+        """Whether nothing more can become of a round's report on a node."""
+        pending = self._context.chain.call(self._network.reports, "is_pending", *place, node)
+        return not pending and self._phase(place) in (Phase.FINALIZED, Phase.VOID)
+
+    def _phase(self, place: tuple[int, int]) -> Phase:
+        return Phase(self._context.chain.call(self._network.results, "phase", *place))
 
     # -- of a result ---------------------------------------------------------------------------
 
@@ -125,11 +153,13 @@ class Announcements:
 
     def _published(self, view: View, node: int) -> bool:
         """Whether somebody has reported the node in the round."""
-        ids = (
-            formulas.report_id(view.job_id, view.round_id, node, violation)
-            for violation in (Violation.INVALID, Violation.COPIED)
-        )
-        return any(self._network.report(i).status != ReportStatus.NONE for i in ids)
+        statuses = self._statuses((view.job_id, view.round_id), node)
+        return any(status != ReportStatus.NONE for status in statuses)
+
+    def _statuses(self, place: tuple[int, int], node: int) -> list[int]:
+        """Of the reports on a node, by violation."""
+        kinds = (Violation.INVALID, Violation.COPIED)
+        return [self._network.report(formulas.report_id(*place, node, k)).status for k in kinds]
 
     def _of_node(
         self, place: tuple[int, int], verifier: int, node: int, evidence: bytes

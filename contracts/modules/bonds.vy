@@ -89,6 +89,22 @@ def _take(account: address, amount: uint256):
 
 
 @internal
+def _take_credit_first(account: address, amount: uint256):
+    """
+    @notice As `_take`, but what is credited to `account` already is used first.
+    @dev Reverts as `_take`.
+    @param account Who pays.
+    @param amount The bond.
+    """
+    used: uint256 = min(self._credits[account], amount)
+    if used != 0:
+        self._credits[account] -= used
+        log IBonds.BondCreditUsed(account=account, amount=used)
+    if used != amount:
+        self._take(account, amount - used)
+
+
+@internal
 def _receive(amount: uint256):
     """
     @notice Counts tokens that reached this contract on another way; the importer credits them.

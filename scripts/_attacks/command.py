@@ -11,6 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from agents.jobs.publish import retained_by_default
 from agents.runtime.files import SPEC_BYTES, read_yaml
 from agents.storage.durable import write_atomic
 from agents.tasks.contract import Tasks
@@ -18,6 +19,7 @@ from scripts._attacks.attack import Attack
 from scripts._attacks.catalogue import FAMILIES, honest_rows, play
 from scripts._attacks.deployed import deployed, with_terms
 from scripts._attacks.embedded import Refused
+from scripts._attacks.honest import fairly_paid
 from scripts._attacks.market import Numbers
 from scripts._attacks.table import honest_table, printed, said, verdict
 from scripts._attacks.table import page as as_page
@@ -53,6 +55,8 @@ def run(
         _around_marks(page)  # it is refused before the attacks are played, not after
     numbers, of_tasks = _read(rpc, job, store, deployment)
     numbers = chosen(numbers, spec, full, given)
+    if job is None:
+        numbers = usual(numbers, given)
     if given.get("judges") is not None:
         of_tasks = replace(of_tasks, judges=given["judges"])
     steps = Console(stderr=True)
@@ -127,6 +131,18 @@ def chosen(numbers: Numbers, spec: Path | None, full: bool, given: Mapping[str, 
     if "nodes" not in changes:
         changes["nodes"] = min(numbers.nodes, terms.max_nodes)
     return _admitted(replace(numbers, terms=terms, **changes), given.get("fee"))
+
+
+def usual(numbers: Numbers, given: Mapping[str, Any]) -> Numbers:
+    """The numbers with what `job create` chooses where nothing was: rounds whose pay is retained,
+    and a verifiers' cut that pays for doing work again at the cost of computing."""
+    if given.get("retain_rounds") is None:
+        terms = replace(numbers.terms, retain_rounds=retained_by_default(numbers.job_rounds))
+        numbers = replace(numbers, terms=terms)
+    if given.get("verifiers_cut") is None:
+        return fairly_paid(numbers)
+    cut = round(100 * given["verifiers_cut"])
+    return replace(numbers, terms=replace(numbers.terms, verifier_bps=cut))
 
 
 def _admitted(numbers: Numbers, fee: int | None) -> Numbers:

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from agents.jobs.publish import Terms
+from agents.jobs.verifying_pay import MOST_CUTS, Duty
 from scripts._attacks.attack import gains
-from scripts._attacks.market import Market, Player
+from scripts._attacks.market import Market, Numbers, Player
 from scripts._attacks.plays import everybody_works
-from scripts._attacks.spot_checks import drawn
 
 
 @dataclass(frozen=True)
@@ -35,34 +36,57 @@ class HonestWork:
 
 
 def honest_work(market: Market) -> tuple[HonestWork, ...]:
-    """A trainer, a verifier and an aggregator in a round in which everybody works."""
+    """A trainer, a verifier and an aggregator in a round in which everybody works.
+
+    What a verifier does again is the mean of a job's rounds: the first ones, of whose trainers
+    little pay is retained, take more.
+    """
 
     def paid(players: list[Player]) -> Fraction:
         return Fraction(gains(market, everybody_works, players, [])[0], len(players))
 
-    trainer, again = paid(market.trainers), redone(market)
+    trainer, asked = paid(market.trainers), duty(market.numbers)
     work = trainer * Fraction(str(market.numbers.compute))
+    rounds = asked.rounds
     return (
         HonestWork("trainer: a round", trainer, work),
         HonestWork(
-            f"verifier: a round, {float(again):.1f} trainers' work again",
+            f"verifier: a round of {rounds}, {float(asked.redone):.1f} trainers' work again",
             paid(market.verifiers),
-            again * work,
+            asked.redone * work,
         ),
         HonestWork("aggregator: a round", paid(market.aggregators), Fraction(0)),
     )
 
 
-def redone(market: Market, retained: Fraction = Fraction(0)) -> Fraction:
-    """How many trainers' work each verifier is expected to do again. `retained`: of each one's pay;
-    in a first round there is none."""
-    chances = (drawn(market, player, retained=int(retained)) for player in market.trainers)
-    return sum(chances, Fraction(0))
+def duty(numbers: Numbers) -> Duty:
+    """What a job with these numbers asks of its verifiers."""
+    terms = numbers.terms
+    return Duty(
+        reward=terms.reward_per_round,
+        verifier_bps=terms.verifier_bps,
+        aggregator_bps=terms.aggregator_bps,
+        stakes=(numbers.stake,) * numbers.nodes,
+        table=numbers.table,
+        sample=numbers.sample,
+        retain_rounds=terms.retain_rounds,
+        rounds=numbers.job_rounds,
+        verifiers=numbers.verifiers,
+    )
 
 
-def breaks_even(market: Market) -> Fraction:
+def fairly_paid(numbers: Numbers) -> Numbers:
+    """The same with the least verifiers' cut that pays for doing work again, or the most that the
+    contracts permit. It is never less than the usual one."""
+    asked, usual = duty(numbers), Terms().verifier_bps
+    least = asked.least_cut(Fraction(str(numbers.compute)))
+    most = MOST_CUTS - asked.aggregator_bps
+    cut = most if least is None else max(least, usual)
+    return replace(numbers, terms=replace(numbers.terms, verifier_bps=cut))
+
+
+def breaks_even(numbers: Numbers) -> Fraction:
     """Up to which share of its pay a trainer's computing may cost, for a verifier that does all
-    that the draw asks to be paid as much, once as much pay is retained as the job retains."""
-    trainer, verifier, _ = honest_work(market)
-    retained = market.numbers.terms.retain_rounds * trainer.pay
-    return verifier.pay / (redone(market, retained) * trainer.pay)
+    that the draw asks to be paid as much, over all rounds of the job."""
+    asked = duty(numbers)
+    return asked.pay / (asked.redone * asked.trainer_pay)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 KNOWN: Mapping[str, str] = {
-    "announce a node by guess": "a verifier's announcement of a node takes no deposit, so one "
-    "guess a round is free; it earns the finder's bounty if it is right",
     "tie the first scores with stake at the cap": "a third of the verifiers at twice the others' "
     "stake is half of the weight, and before any consensus a tie pays everybody alike",
     "fake in own pairs and block verdicts with stake": "a third of the verifiers at twice the "

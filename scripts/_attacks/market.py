@@ -24,7 +24,7 @@ from agents.protocol import formulas
 from agents.protocol.benchmark_verdict import benchmark_verdict
 from agents.protocol.consent import operator_consent
 from agents.protocol.numbers import BPS, ZOO, Phase, ReportStatus, Role, Violation
-from agents.protocol.slashing import DEFAULTS, Row
+from agents.protocol.slashing import DEFAULTS, NO_ROW, Row, reporter_share, slash_amount
 from scripts._attacks.embedded import CHAIN_ID, Embedded
 from scripts._net.deployment import DeploymentSettings
 
@@ -68,6 +68,7 @@ class Numbers:
         compute: what a round's work costs a node, as a share of its pay.
         sample: `audit_sample` of the job's spec.
         terms: of the job.
+        job_rounds: over which a verifier's work is taken as a mean; the attacks play some of them.
         settings: of the deployment, of whose members the number counts; None for
             `DeploymentSettings`' own.
         spec: fields of the job's spec that decide merge, score and checks; the rest is a small
@@ -86,6 +87,7 @@ class Numbers:
     compute: float = 0.5
     sample: int = 2
     terms: Terms = field(default_factory=Terms)
+    job_rounds: int = 50
     settings: DeploymentSettings | None = None
     table: Mapping[Violation, Row] = field(default_factory=lambda: dict(DEFAULTS))
     spec: Mapping[str, Any] = field(default_factory=dict)
@@ -233,7 +235,8 @@ class Market:
         args = (key.address, payout, int(role), stake, EMPTY, signed)
         node = int(self.chain.send(cold, "NodeRegistry", "register_node", *args))
         self._operators[key.address] = key
-        self.person(name, _SPARE)
+        deposits = self.numbers.nodes * self.bounty(Violation.REPEATED)
+        self.person(name, _SPARE + deposits)
         return Player(name, node, cold, str(key.address), payout)
 
     def consent(self, name: str, owner: str) -> tuple[str, bytes]:
@@ -403,14 +406,27 @@ class Market:
             place = (self.job, number, player.node, result)
             self.chain.send(player.operator, "TrainingResults", "attest", *place)
 
-    def announce(self, number: int, node: Player, judge: Player) -> None:
-        """A verifier announces that it has found something of a node. Raises Refused."""
+    def bounty(self, *violations: Violation) -> int:
+        """The most that the finder of a trainer earns by one of these, in 1e-18 ZOO: what it must
+        deposit to have all of it."""
+        rows = [self.numbers.table.get(violation, NO_ROW) for violation in violations]
+        stake = self.numbers.stake
+        return max(reporter_share(slash_amount(stake, 0, r.bps), r.reporter_bps) for r in rows)
+
+    def announce(
+        self, number: int, node: Player, judge: Player, deposit: int | None = None
+    ) -> bytes:
+        """A verifier announces that it has found something of a node, by default with the deposit
+        of an agent (`agents.verify.deposits`); the digest. Raises Refused."""
+        if deposit is None:
+            deposit = max(1, self.bounty(Violation.INVALID, Violation.COPIED))
         at = self.chain["ViolationReports"].address
         place = (self.job, number)
         digest = formulas.announcement(CHAIN_ID, at, place, node.node, judge.node, EVIDENCE)
-        args = (*place, judge.node, digest)
+        args = (*place, judge.node, digest, deposit)
         self.chain.send(judge.operator, "ViolationReports", "announce_report", *args)
         self.chain.wait(1)  # a later block; a minute's window has room for many
+        return digest
 
     def open_announcement(self, number: int, node: Player, judge: Player) -> None:
         """Open a verifier's announcement of a node that others have convicted. Raises Refused."""
@@ -418,14 +434,20 @@ class Market:
         self.chain.send(judge.operator, "ViolationReports", "open_announcement", *args)
 
     def report(
-        self, number: int, node: Player, violation: Violation, judges: Iterable[Player]
+        self,
+        number: int,
+        node: Player,
+        violation: Violation,
+        judges: Iterable[Player],
+        announced: bool = True,
     ) -> bytes:
         """Verifiers announce and report a node until that is confirmed, the first of them found it;
-        the report's id."""
+        the report's id. Who expects no bounty need not have it `announced`."""
         place = (self.job, number, node.node, int(violation))
         report = bytes(self.chain.read("ViolationReports", "report_id_of", *place))
         for judge in judges:
-            self.announce(number, node, judge)
+            if announced:
+                self.announce(number, node, judge)
             args = (self.job, number, judge.node, node.node, int(violation), EVIDENCE)
             self.chain.send(judge.operator, "ViolationReports", "report", *args)
             found = self.chain.read("ViolationReports", "report_of", report)

@@ -219,7 +219,8 @@ def convict_for_retained_pay(market: Market) -> Outcome:
         for _ in range(retain):
             market.ordinary_round()
         number, arrays = proposed(market)
-        report = market.report(number, victim, Violation.INVALID, market.evil_verifiers)
+        judges = market.evil_verifiers
+        report = market.report(number, victim, Violation.INVALID, judges, announced=False)
         close(market, number, arrays)
         answer(market, report, victim)
 

@@ -15,14 +15,13 @@ from scripts._attacks.attack import Attack, Outcome
 from scripts._attacks.catalogue import play
 from scripts._attacks.deployed import deployed
 from scripts._attacks.embedded import Refused
-from scripts._attacks.honest import breaks_even
+from scripts._attacks.honest import breaks_even, duty
 from scripts._attacks.known import KNOWN
-from scripts._attacks.market import Market, Numbers
+from scripts._attacks.market import Numbers
 from scripts._attacks.table import amount
 
 _FAMILIES = ("training", "verifying", "scoring")
 _ROUNDS = 4
-MOST_RETAINED = 32  # rounds, as in TrainingJobs
 # docs/scoring.md has the table.
 _RIDERS = (
     "Who adapts what it sends to the score earns up to 1.26 of an honest node's pay for no work."
@@ -37,6 +36,16 @@ class Advice:
     notes: tuple[str, ...]
 
 
+def numbers_of(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Numbers:
+    """What a job with these terms and fields of a spec is played at in this network."""
+    numbers = replace(deployed(network), terms=terms, spec=dict(spec), rounds=_ROUNDS)
+    numbers = replace(numbers, nodes=min(numbers.nodes, terms.max_nodes))
+    numbers = replace(numbers, job_rounds=int(spec.get("rounds", numbers.job_rounds)))
+    if "audit_sample" in spec:
+        numbers = replace(numbers, sample=int(spec["audit_sample"]))
+    return numbers
+
+
 def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
     """Play the attacks on a job with these terms and fields of a spec in this network.
 
@@ -44,10 +53,7 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
     that only its owner has, no term stops a node that works on its payload's form. Where it is, the
     sponsor is told whether the verifiers' cut pays for doing it.
     """
-    numbers = replace(deployed(network), terms=terms, spec=dict(spec), rounds=_ROUNDS)
-    numbers = replace(numbers, nodes=min(numbers.nodes, terms.max_nodes))
-    if "audit_sample" in spec:
-        numbers = replace(numbers, sample=int(spec["audit_sample"]))
+    numbers = numbers_of(network, terms, spec)
     try:
         found = list(play(numbers, _FAMILIES))
     except Refused as error:
@@ -76,19 +82,21 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
 
 
 def _verifiers_pay(numbers: Numbers) -> str:
-    """Whether a verifier that does all that the draw asks is paid for it, with the figure."""
-    market = Market(numbers)
-    most, stated = breaks_even(market), numbers.terms.retain_rounds
-    once = f" once {stated} rounds' pay is retained" if stated else ""
+    """Whether a verifier that does all that the draw asks is paid for it, and what to change."""
+    most, compute = breaks_even(numbers), Fraction(str(numbers.compute))
     said = (
-        f"a verifier that does again all that the draw asks is paid for it{once} while a round's "
-        f"training costs up to {float(most):.0%} of its pay"
+        f"a verifier that does again all that the draw asks, {float(duty(numbers).redone):.1f} "
+        f"trainers' work in a round, is paid for it over the job's {numbers.job_rounds} rounds "
+        f"while a round's training costs up to {float(most):.0%} of its pay"
     )
-    if most >= Fraction(1, 2) or stated == MOST_RETAINED:
+    if most >= compute:
         return said
-    more = replace(numbers, terms=replace(numbers.terms, retain_rounds=MOST_RETAINED))
+    least = duty(numbers).least_cut(compute)
+    if least is not None:
+        return f"{said}; --verifiers-cut {least / 100:g} pays it at {float(compute):.0%}"
     return (
-        f"{said}; --retain-rounds {MOST_RETAINED} makes it {float(breaks_even(Market(more))):.0%}"
+        f"{said}, and no permitted cut pays it at {float(compute):.0%}; retain more rounds "
+        "(--retain-rounds), pay less for a round, or ask for trainers with more stake"
     )
 
 

@@ -41,8 +41,9 @@ def said(numbers: Numbers) -> str:
     return (
         f"{numbers.nodes} trainers with {amount(numbers.stake)} ZOO each, {numbers.verifiers} "
         f"verifiers with {amount(numbers.verifier_stake)}, {numbers.aggregators} aggregators with "
-        f"{amount(numbers.aggregator_stake)}; a round pays {amount(terms.reward_per_round)}, "
-        f"{terms.retain_rounds} rounds' pay is retained; the attacker has "
+        f"{amount(numbers.aggregator_stake)}; a round pays {amount(terms.reward_per_round)}, of "
+        f"which the verifiers have {terms.verifier_bps / 100:g} %; {terms.retain_rounds} rounds' "
+        f"pay is retained, and computing costs {numbers.compute:.0%} of it; the attacker has "
         f"{numbers.evil_nodes} trainers and {numbers.evil_verifiers} verifiers."
     )
 

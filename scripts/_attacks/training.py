@@ -44,6 +44,7 @@ def _lie(market: Market, honest_rounds: int = 0, friends: bool = False) -> Outco
     """The attacker's trainers work in some rounds and lie in the next one. `friends`: the
     attacker's verifiers announce them before anybody else can, and earn the reporter's share."""
     judges = market.evil_verifiers if friends else []
+    deposit = max(1, market.bounty(Violation.INVALID))
 
     def before(market: Market) -> None:
         for _ in range(honest_rounds):
@@ -52,7 +53,7 @@ def _lie(market: Market, honest_rounds: int = 0, friends: bool = False) -> Outco
     def told(market: Market, number: int) -> None:
         for cheat in market.evil:
             for judge in judges[:1]:
-                market.announce(number, cheat, judge)
+                market.announce(number, cheat, judge, deposit)
 
     def unseen(market: Market) -> None:
         before(market)
@@ -94,7 +95,7 @@ def _lie(market: Market, honest_rounds: int = 0, friends: bool = False) -> Outco
         deed=unseen,
         instead=stay_away,
         attackers=[*market.evil, *judges],
-        capital=stakes + market.numbers.verifier_stake * len(judges),
+        capital=stakes + (market.numbers.verifier_stake + deposit * len(market.evil)) * len(judges),
         found=caught,
         chance=chance,
         note=f"drawn in {float(chance):.1%} of rounds",
@@ -170,10 +171,12 @@ def _take_out(market: Market, leaver: Player) -> None:
 
 def lie_in_jobs(market: Market, jobs: int) -> Outcome:
     """One node sends noise in so many jobs at a time, where one stake answers for all, and a
-    friendly verifier has announced each lie in time. Lies are drawn independently."""
+    friendly verifier has announced each lie in time, with a deposit for the third strike's bounty.
+    Lies are drawn independently."""
     liar, friends = market.evil[0], market.evil_verifiers[:1]
     attackers = [liar, *friends]
     others = [one for one in market.everybody if one not in attackers]
+    deposit = max(1, market.bounty(Violation.INVALID, Violation.REPEATED))
 
     def played(players: list[Player], caught: int) -> Deed:
         def deed(market: Market) -> None:
@@ -186,8 +189,10 @@ def lie_in_jobs(market: Market, jobs: int) -> Outcome:
                 market.hand_in(number, players)
                 results.append(market.propose(number, dict.fromkeys(players, 1)))
             for place, (market.job, number) in enumerate(rounds):
+                for friend in friends if liar in players else ():
+                    market.announce(number, liar, friend, deposit)
                 if place < caught:
-                    reports.append(_told_and_found(market, number, liar, friends))
+                    reports.append(_found(market, number, liar, friends))
                 market.attest(number)
                 market.finalize(number, results[place])
             for report in reports:
@@ -208,14 +213,14 @@ def lie_in_jobs(market: Market, jobs: int) -> Outcome:
             loss += weight * (hurt - their)
     finally:
         market.job = kept
-    capital = market.numbers.stake + market.numbers.verifier_stake * len(friends)
+    each = market.numbers.verifier_stake + deposit * jobs
+    capital = market.numbers.stake + each * len(friends)
     return Outcome(profit, loss, capital, f"in {jobs} jobs")
 
 
-def _told_and_found(market: Market, number: int, liar: Player, friends: list[Player]) -> bytes:
-    """Friends announce a liar, honest verifiers find it, the friends open; the report's id."""
-    for friend in friends:
-        market.announce(number, liar, friend)
+def _found(market: Market, number: int, liar: Player, friends: list[Player]) -> bytes:
+    """Honest verifiers find a liar, and friends who have announced it open that; the report's
+    id."""
     report = market.report(number, liar, Violation.INVALID, market.honest_verifiers)
     for friend in friends if is_convicted(market, report) else ():
         market.open_announcement(number, liar, friend)

@@ -55,7 +55,8 @@ def _voices(market: Market) -> int:
 
 def _accuse(market: Market, number: int, victim: Player) -> bytes:
     """The attacker's verifiers report a node that did nothing wrong; the report's id."""
-    return market.report(number, victim, Violation.INVALID, market.evil_verifiers)
+    judges = market.evil_verifiers
+    return market.report(number, victim, Violation.INVALID, judges, announced=False)
 
 
 def frame(market: Market) -> Outcome:
@@ -95,7 +96,7 @@ def add_stake_to_convict(market: Market, judge: Player) -> Outcome:
 def _framed_alone(market: Market, judge: Player, victim: Player) -> None:
     """One verifier reports an honest node and attests: neither decides anything by itself."""
     number, arrays = proposed(market)
-    report = market.report(number, victim, Violation.INVALID, [judge])
+    report = market.report(number, victim, Violation.INVALID, [judge], announced=False)
     market.attest(number, [judge])
     assert report_status(market, report) == ReportStatus.OPEN
     assert not market.chain.read("TrainingResults", "can_finalize", market.job, number)
@@ -120,7 +121,7 @@ def convict_while_others_rest(market: Market, judge: Player) -> Outcome:
 
     def deed(market: Market) -> None:
         number, arrays = rest(market)
-        report = market.report(number, victim, Violation.INVALID, [judge])
+        report = market.report(number, victim, Violation.INVALID, [judge], announced=False)
         assert report_status(market, report) == ReportStatus.OPEN
         market.finalize(number, arrays)
         answer(market, report, victim)
@@ -149,24 +150,26 @@ def report_everybody(market: Market, judge: Player) -> Outcome:
 
         return deed
 
-    note = "the finder loses its bounty"
+    note = "the finder loses its bounty, and the reporter its deposits"
     stake = market.numbers.verifier_stake
     return outcome(market, played(True), played(False), [judge], stake, note=note)
 
 
 @_with_a_verifier
 def guess_a_cheat(market: Market, judge: Player) -> Outcome:
-    """A verifier checks nothing and announces one node by guess, before anybody else can; one of
-    the trainers has cheated. A wrong guess costs bounties that it would not have had."""
+    """A verifier checks nothing and announces one node by guess, before anybody else can, with a
+    deposit that lets it earn the whole bounty; one of the trainers has cheated. A right guess
+    brings the deposit's worth at most, and a wrong one costs it."""
     cheats = market.trainers
     right = Fraction(1, len(cheats))
     cheat, other = market.honest[0], market.honest[-1]
+    deposit = max(1, market.bounty(Violation.INVALID))
 
     def played(guess: Player | None) -> Deed:
         def deed(market: Market) -> None:
             number, arrays = proposed(market)
             if guess is not None:
-                market.announce(number, guess, judge)
+                market.announce(number, guess, judge, deposit)
             report = market.report(number, cheat, Violation.INVALID, market.honest_verifiers)
             if guess is cheat and is_convicted(market, report):
                 market.open_announcement(number, cheat, judge)
@@ -180,7 +183,7 @@ def guess_a_cheat(market: Market, judge: Player) -> Outcome:
         deed=played(other),
         instead=played(None),
         attackers=[judge],
-        capital=market.numbers.verifier_stake,
+        capital=market.numbers.verifier_stake + deposit,
         found=played(cheat),
         chance=right,
         note="in a round in which a cheat is found",
@@ -195,7 +198,7 @@ def delay_by_false_reports(market: Market, judge: Player) -> Outcome:
 
     def deed(market: Market) -> None:
         number, arrays = proposed(market)
-        report = market.report(number, victim, Violation.INVALID, [judge])
+        report = market.report(number, victim, Violation.INVALID, [judge], announced=False)
         close(market, number, arrays)
         answer(market, report, victim)
 
@@ -323,7 +326,7 @@ def copy_an_announcement(market: Market, copier: Player) -> Outcome:
         place = (market.job, number)
         at = market.chain["ViolationReports"].address
         digest = formulas.announcement(CHAIN_ID, at, place, cheat.node, finder.node, EVIDENCE)
-        args = (*place, copier.node, digest)
+        args = (*place, copier.node, digest, market.bounty(Violation.INVALID))
         market.chain.send(copier.operator, "ViolationReports", "announce_report", *args)
         market.chain.wait()
         market.report(

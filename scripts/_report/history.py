@@ -306,6 +306,18 @@ class History(Story):
             accusation.outcome = "executed"
             self._offence(accusation.node_id, accusation.round_id)
 
+    def _on_FinderPaid(self, args: dict[str, Any], time: int) -> None:
+        """ViolationReports, to which the registry gave the bounty, shares it out."""
+        finder = self.nodes[args["verifier_id"]].payout
+        for place, slash in enumerate(self.slashes):
+            if slash.tx == self._tx() and slash.reporter_share:
+                self.slashes[place] = replace(
+                    slash,
+                    reporter=finder,
+                    reporter_share=args["amount"],
+                    treasury_share=slash.treasury_share + args["rest"],
+                )
+
     def _on_ReportDismissed(self, args: dict[str, Any], time: int) -> None:
         if accusation := self._accusation(args):
             accusation.outcome = "dismissed"

@@ -24,6 +24,7 @@ from agents.runtime.transaction import gas_limit
 from tests.stage.chain.people import (
     COMMIT,
     EVIDENCE,
+    FINDERS_DEPOSIT,
     INVALID,
     REVEAL,
     TERMS,
@@ -147,7 +148,7 @@ def report(people: People, by: str, of: Node) -> Call:
 def announcement(people: People, by: str, of: Node) -> Call:
     judge = people.nodes[by]
     digest = people.announcement(people.reports, of.node_id, judge.node_id, EVIDENCE)
-    args = (*people.place, judge.node_id, digest)
+    args = (*people.place, judge.node_id, digest, FINDERS_DEPOSIT)
     return Call(judge.operator, people.reports, "announce_report", args)
 
 

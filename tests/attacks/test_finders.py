@@ -4,10 +4,12 @@ be the cheat's own finder."""
 
 from __future__ import annotations
 
+import boa
 import pytest
 
 from tests.stage.contracts.clock import mine
 from tests.stage.contracts.copies import own_stage, own_system
+from tests.stage.contracts.rounds import DEPOSIT as DEPOSIT_OF_A_REPORT
 from tests.stage.contracts.rounds import EVIDENCE, RoundStage, make_rounds
 from tests.stage.contracts.system import (
     BOND,
@@ -17,6 +19,7 @@ from tests.stage.contracts.system import (
     UNBONDING,
     ZOO,
     Codes,
+    Player,
     deploy,
     refuses,
 )
@@ -83,19 +86,82 @@ def test_copied_report__that_is_confirmed_without_the_finder__earns_nothing(
 
 
 def test_copied_announcement__opens_for_nobody_else(stage: RoundStage) -> None:
-    """The copier announces the finder's own digest, in the same block and before it."""
+    """The copier announces the finder's own digest, in the same block and before it: what it has
+    deposited it can't have back."""
     stage.to_challenge()
     finder, copier, _ = stage.verifiers
     cheat, reports = stage.trainers[0], stage.system.reports
     before = of_player(stage.system, finder), of_player(stage.system, copier)
     digest = stage.announcement(reports, 1, cheat.node_id, finder.node_id)
     for player in (copier, finder):
-        reports.announce_report(1, 1, player.node_id, digest, sender=player.operator)
+        reports.announce_report(1, 1, player.node_id, digest, BOUNTY, sender=player.operator)
     mine(1)
     report = stage.report(1, cheat, INVALID, copier, finder)
     end(stage, report)
     gains = of_player(stage.system, finder) - before[0], of_player(stage.system, copier) - before[1]
-    assert gains == (BOUNTY, 0)
+    assert gains == (BOUNTY, -BOUNTY)
+
+
+@pytest.mark.parametrize("deposit", [1, BOUNTY // 4, BOUNTY, 4 * BOUNTY])
+def test_guess__costs_more_than_it_earns_unless_it_is_right_every_second_time(
+    stage: RoundStage, deposit: int
+) -> None:
+    """A verifier checks nothing and announces one node before anybody else can. (A right guess won
+    100, and a wrong one cost nothing.)"""
+    guesser, *others = stage.verifiers
+    cheat, innocent = stage.trainers[0], stage.trainers[1]
+
+    def gain(guessed: Player) -> int:
+        with boa.env.anchor():
+            stage.to_challenge()
+            before = of_player(stage.system, guesser)
+            digest = stage.announce(1, guessed, guesser, deposit=deposit)
+            report = stage.find(1, cheat, INVALID, *others)
+            reports = stage.system.reports
+            if guessed is cheat:
+                reports.open_announcement(1, 1, guesser.node_id, cheat.node_id, EVIDENCE)
+            end(stage, report)
+            stage.finalize()
+            if guessed is innocent:
+                mine(1, UNBONDING)
+                reports.expire_announcement(1, 1, guesser.node_id, digest)
+            assert stage.system.balances() == stage.system.owed()
+            return of_player(stage.system, guesser) - before
+
+    assert gain(cheat) == min(deposit, BOUNTY)
+    assert gain(innocent) == -deposit
+
+
+def test_reported_guess__costs_its_deposit_too(stage: RoundStage) -> None:
+    """A verifier reports its guess, so that its announcement is not left unopened."""
+    guesser, innocent = stage.verifiers[0], stage.trainers[1]
+    stage.to_challenge()
+    before = of_player(stage.system, guesser)
+    report = stage.find(1, innocent, INVALID, guesser)
+    stage.system.wait_out(1, 1)
+    stage.finalize()
+    treasury = stage.system.registry.parameters().treasury
+    held = stage.system.reports.bond_credit(treasury)
+    stage.system.reports.lapse(report)
+    assert stage.system.reports.bond_credit(treasury) - held == DEPOSIT_OF_A_REPORT
+    assert of_player(stage.system, guesser) - before == -DEPOSIT_OF_A_REPORT
+
+
+def test_cap__is_that_of_the_oldest_announcement(stage: RoundStage) -> None:
+    """A verifier announces a guess for next to nothing, and the same node again with the whole
+    deposit once it sees others report it: it earns what the first one bore."""
+    guesser, *others = stage.verifiers
+    cheat, reports = stage.trainers[0], stage.system.reports
+    stage.to_challenge()
+    before = of_player(stage.system, guesser)
+    stage.announce(1, cheat, guesser, deposit=1)
+    report = stage.find(1, cheat, INVALID, *others)
+    other = bytes(31) + b"1"
+    stage.announce(1, cheat, guesser, deposit=BOUNTY, evidence=other)
+    for evidence in (other, EVIDENCE):
+        reports.open_announcement(1, 1, guesser.node_id, cheat.node_id, evidence)
+    end(stage, report)
+    assert of_player(stage.system, guesser) - before == 1
 
 
 @pytest.mark.parametrize("follows", [False, True], ids=["sees the challenge", "sees both"])

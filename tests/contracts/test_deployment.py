@@ -175,6 +175,7 @@ OPEN = {
     "ViolationReports": {
         "withdraw_bond",
         "announce_report",
+        "expire_announcement",
         "open_announcement",
         "report",
         "lapse",

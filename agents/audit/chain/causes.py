@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from eth_utils.address import to_checksum_address
 
+from agents.audit.chain.deposits import DEPOSITS, Deposits
 from agents.audit.sources.record import Record
 from agents.protocol.formulas import announcement_key, report_id
 from agents.protocol.numbers import NOBODY, Violation
@@ -119,6 +120,10 @@ class Finders:
         """The finder; 0 for nobody."""
         return self._found.get(subject, (0, 0))[1]
 
+    def since(self, subject: bytes) -> int:
+        """The block in which the finder announced it; 0 for nobody."""
+        return self._found.get(subject, (0, 0))[0]
+
 
 def _of_challenges(record: Record, registry: Payouts) -> Iterator[Cause]:
     proposer: dict[tuple[int, int], int] = {}
@@ -147,7 +152,8 @@ def _of_reports(record: Record, registry: Payouts) -> Iterator[Cause]:
     reporters: dict[bytes, list[int]] = defaultdict(list)
     waiting: set[bytes] = set()
     unconfirmed: dict[bytes, int] = defaultdict(int)  # by round and verifier
-    finders = Finders(registry, record.network.reports.address)
+    contract = record.network.reports.address
+    finders, deposits = Finders(registry, contract), Deposits(registry.odd)
 
     def vindicate(key: bytes) -> None:
         waiting.discard(key)
@@ -156,10 +162,16 @@ def _of_reports(record: Record, registry: Payouts) -> Iterator[Cause]:
             unconfirmed[announcement_key(*place_, verifier)] -= 1
 
     names = ("ViolationReported", "ReportConfirmed", "ReportLapsed", "ReportExecuted")
-    for event in record.all(*FINDING, *names, "FalseReportSlashed"):
+    for event in record.all(*FINDING, *DEPOSITS, *names, "FalseReportSlashed"):
         args = event.args
         if event.name in FINDING:
             unconfirmed[args["scope"]] += finders.take(event)
+            continue
+        if event.name == "ReportAnnounced":
+            deposits.announced(event)
+            continue
+        if event.name == "DepositSettled":
+            deposits.settled(event)
             continue
         key = args["report_id"]
         if event.name == "ViolationReported":
@@ -188,10 +200,14 @@ def _of_reports(record: Record, registry: Payouts) -> Iterator[Cause]:
                 vindicate(other)
         elif event.name == "ReportLapsed":
             waiting.discard(key)
+        elif event.name == "FinderPaid":
+            subject = announcement_key(job_id, round_id, first["node_id"])
+            scope = announcement_key(job_id, round_id, args["verifier_id"])
+            deposits.check_pay(event, scope, finders.since(subject))
         elif event.name == "ReportExecuted":
             lead = finders.of(announcement_key(job_id, round_id, first["node_id"]))
             right = lead and unconfirmed[announcement_key(job_id, round_id, lead)] == 0
-            who = registry.payout(lead, event) if right else NOBODY
+            who = contract if right else NOBODY
             node, kind = first["node_id"], first["violation"]
             offence = _opened_at(record, job_id, round_id, event)
             yield Cause(event, job_id, round_id, node, kind, who, args["amount"], offence)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from agents.protocol import formulas
-from agents.protocol.numbers import ReportStatus
+from agents.protocol.numbers import Phase, ReportStatus
 from agents.runtime.journal import Journal
 from agents.runtime.transaction import Order
 from agents.storage.canonical import dumps, loads
@@ -22,7 +22,12 @@ from agents.verify.announcing import Announcements
 VERIFIER, NODE, DEPOSIT = 5, 9, 10
 WRONG = {"version": 1, "wrong": ["model"]}
 FOUND = dumps({"version": 1, "node": NODE})
-VIEW: Any = SimpleNamespace(job_id=1, round_id=2, round=SimpleNamespace(result_hash=b"\3" * 32))
+VIEW: Any = SimpleNamespace(
+    job_id=1,
+    round_id=2,
+    round=SimpleNamespace(result_hash=b"\3" * 32),
+    snapshot=SimpleNamespace(nodes=[NODE, 10 * NODE]),
+)
 
 
 class Chain:
@@ -32,15 +37,19 @@ class Chain:
         self.announced: set[tuple[bytes, bytes]] = set()
         self.sent: list[tuple[str, tuple[Any, ...]]] = []
         self.status = ReportStatus.NONE
-        self.pending = False
+        self.phase = Phase.AGGREGATE
 
     def call(self, contract: Any, function: str, *args: Any) -> Any:
-        return self.pending if function == "is_pending" else int(args in self.announced)
+        if function == "is_pending":
+            return self.status in (ReportStatus.CONFIRMED, ReportStatus.APPEALED)
+        return self.phase if function == "phase" else int(args in self.announced)
 
     def send(self, contract: Any, function: str, *args: Any) -> None:
         self.sent.append((function, args))
         if function == "announce_report":
             self.announced.add((formulas.announcement_key(*args[:3]), args[3]))
+        elif function in ("open_announcement", "expire_announcement"):
+            self.announced.clear()
         elif function == "announce_challenge":
             self.announced.add(((7).to_bytes(32, "big"), args[0]))
 
@@ -57,7 +66,7 @@ class Agent:
     """An agent that can be killed: everything but chain, journal and files is made anew."""
 
     def __init__(self, folder: Path, chain: Chain) -> None:
-        self.folder, self.chain = folder, chain
+        self.folder, self.chain, self.deposit = folder, chain, DEPOSIT
         self.store = EmbeddedStore(folder / "store")
         (folder / "artefacts").mkdir()
         self.journal = Journal(folder / "journal")
@@ -80,7 +89,8 @@ class Agent:
             results=contract,
             report=lambda _: SimpleNamespace(status=self.chain.status),
         )
-        return Announcements(cast(Any, network), cast(Any, context), self.store)
+        purse = SimpleNamespace(deposit=lambda trainers, findings: self.deposit)
+        return Announcements(cast(Any, network), cast(Any, context), self.store, cast(Any, purse))
 
     def digest(self, what: int, finder: int, evidence: bytes) -> bytes:
         return formulas.announcement(1, "0x" + "11" * 20, (1, 2), what, finder, evidence)
@@ -111,7 +121,8 @@ def test_node__one_evidence_is_announced_and_published_whatever_dies(
     assert not agent.start().announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
     evidence = agent.start().publish_node(VIEW, NODE, FOUND)
     ((name, args),) = chain.sent
-    assert (name, args[3]) == ("announce_report", agent.digest(NODE, VERIFIER, evidence))
+    digest = agent.digest(NODE, VERIFIER, evidence)
+    assert (name, args[3:]) == ("announce_report", (digest, DEPOSIT))
     fields = loads(agent.store.get_digest(evidence, 1 << 20))
     assert len(fields.pop("salt")) == 64
     assert dumps(fields) == FOUND
@@ -125,24 +136,52 @@ def test_node__that_is_reported_already__is_not_announced(agent: Agent, chain: C
     assert agent.store.get_digest(evidence, 1 << 20) == FOUND
 
 
-def test_node__confirmed_by_others__is_opened_late_and_forgotten_in_the_end(
-    agent: Agent, chain: Chain
+LATER: Any = SimpleNamespace(job_id=1, round_id=3, snapshot=VIEW.snapshot)
+
+
+def test_node__without_money_for_a_deposit__is_not_announced(agent: Agent, chain: Chain) -> None:
+    agent.deposit = 0
+    assert not agent.start().announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
+    assert chain.sent == []
+    assert agent.start().publish_node(VIEW, NODE, FOUND)
+
+
+@pytest.mark.parametrize("status", [ReportStatus.CONFIRMED, ReportStatus.EXECUTED])
+def test_node__convicted_by_others__is_opened_late_and_forgotten_in_the_end(
+    agent: Agent, chain: Chain, status: ReportStatus
 ) -> None:
     agent.start().announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
-    assert agent.start().open_late(VIEW, VERIFIER) is None
-    chain.pending = True
-    later: Any = SimpleNamespace(job_id=1, round_id=3)
-    assert agent.start().open_late(later, VERIFIER) is not None
+    assert agent.start().settle(VIEW, VERIFIER) is None
+    chain.status, chain.phase = status, Phase.CHALLENGE
+    assert agent.start().settle(LATER, VERIFIER) is not None
     name, args = chain.sent[-1]
     assert (name, args[:4]) == ("open_announcement", (1, 2, VERIFIER, NODE))
     assert chain.sent[0][1][3] == agent.digest(NODE, VERIFIER, args[4])
-    chain.announced.clear()
-    assert agent.start().open_late(later, VERIFIER) is None
+    assert agent.start().settle(LATER, VERIFIER) is None
     assert agent.journal.keys("finding-") != []
-    chain.pending = False
-    agent.start().announce_nodes(later, VERIFIER, {10 * NODE: FOUND})
-    agent.start().open_late(later, VERIFIER)
-    assert len(agent.journal.keys("finding-")) == 1
+    chain.status, chain.phase = ReportStatus.EXECUTED, Phase.FINALIZED
+    agent.start().settle(LATER, VERIFIER)
+    assert agent.journal.keys("finding-") == []
+
+
+def test_node__of_a_void_round__its_deposit_is_taken_back_once(agent: Agent, chain: Chain) -> None:
+    agent.start().announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
+    assert agent.start().settle(LATER, VERIFIER) is None
+    chain.phase = Phase.VOID
+    assert agent.start().settle(LATER, VERIFIER) is not None
+    name, args = chain.sent[-1]
+    assert (name, args) == ("expire_announcement", (1, 2, VERIFIER, chain.sent[0][1][3]))
+    assert agent.start().settle(LATER, VERIFIER) is None
+    assert len(chain.sent) == 2
+    assert agent.journal.keys("finding-") == []
+
+
+def test_node__that_nobody_convicted__is_forgotten(agent: Agent, chain: Chain) -> None:
+    """Its deposit is the treasury's; anybody may send it there."""
+    agent.start().announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
+    chain.phase = Phase.FINALIZED
+    assert agent.start().settle(LATER, VERIFIER) is None
+    assert agent.journal.keys("finding-") == []
 
 
 def test_result__announced_once_and_forgotten_after_its_round(agent: Agent, chain: Chain) -> None:

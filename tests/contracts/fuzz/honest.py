@@ -54,13 +54,14 @@ from tests.stage.contracts.tasks import COMMIT_DOMAIN as TASK_DOMAIN
 
 Call = tuple[str, str, tuple[Any, ...]]
 
-OPEN, CONFIRMED, REPORT_APPEALED = 1, 2, 3
+OPEN, CONFIRMED, REPORT_APPEALED, EXECUTED = 1, 2, 3, 4
 SALT = keccak(text="salt")
 INPUT, TRACE = keccak(text="input"), keccak(text="trace")
 EVIDENCE = keccak(text="evidence")
 ANNOUNCE_DOMAIN = keccak(text="menagerie.announcements.v1")
 UPDATE, REPORT, RECORD = (keccak(text=t) for t in ("update", "report", "record"))
 FEE = 2 * ZOO
+FINDERS_DEPOSIT = 500 * ZOO  # half of a stake: the most that a finder can earn
 RUN_S = 600
 TASKS = 3
 # Honest agents leave jobs that pay next to nothing, and watch so many at once.
@@ -278,6 +279,9 @@ class Honest:
             yield from self._in_round(seen)
         for report in self.world.reports:
             yield from self._on_report(report)
+        for seen in self.world.rounds.values():
+            if seen.ended not in ("", "finalized"):
+                yield from self._in_void_round(seen)
         for task, state in self._live_tasks():
             yield from self._in_task(task, state)
         if not self.closing:
@@ -428,11 +432,10 @@ class Honest:
                 digest = announcement(world, "reports", seen, node, p.node, proof)
                 made = self._announced("reports", digest)
                 if invalid:
-                    if made:
-                        late_one = (*key, p.node, node, proof)
-                        yield p.operator, "reports.open_announcement", late_one
-                elif made is None and "reports.announce_report" in world.machine.functions:
-                    yield p.operator, "reports.announce_report", (*key, p.node, digest)
+                    continue
+                if made is None and "reports.announce_report" in world.machine.functions:
+                    announced = (*key, p.node, digest, FINDERS_DEPOSIT)
+                    yield p.operator, "reports.announce_report", announced
                 elif made != world.machine.block and p.node not in said:
                     yield p.operator, "reports.report", (*key, p.node, node, INVALID, proof)
         if world.is_right(seen):
@@ -493,6 +496,10 @@ class Honest:
         state = self.ask("reports.report_of", report)
         late = world.machine.time > state.deadline
         victim = world.by_node.get(state.node_id)
+        if state.status in (CONFIRMED, REPORT_APPEALED, EXECUTED):
+            yield from self._open_late(state)
+        elif state.status == OPEN and world.rounds[state.job_id, state.round_id].ended:
+            yield world.role("verifier")[0].operator, "reports.lapse", (report,)
         if state.status == CONFIRMED:
             if late:
                 yield world.role("verifier")[0].operator, "reports.execute", (report,)
@@ -505,6 +512,26 @@ class Honest:
             else:
                 args = (report, not self.guilty(report))
                 yield from self._decide("reports.resolve_appeal", args, state.deadline)
+
+    def _open_late(self, report: Struct) -> Iterator[Call]:
+        """Whoever announced a node that others have convicted has its deposit back."""
+        seen = self.world.rounds[report.job_id, report.round_id]
+        for p, _ in self._announcers(seen, report.node_id):
+            late_one = (*seen.key, p.node, report.node_id, proof_of(p.node))
+            yield p.operator, "reports.open_announcement", late_one
+
+    def _in_void_round(self, seen: Round) -> Iterator[Call]:
+        """Nobody was convicted there: whoever announced a node has its deposit back."""
+        for node in seen.revealed:
+            for p, digest in self._announcers(seen, node):
+                yield p.operator, "reports.expire_announcement", (*seen.key, p.node, digest)
+
+    def _announcers(self, seen: Round, node: int) -> Iterator[tuple[Person, bytes]]:
+        """The verifiers whose announcement of a node is not opened, and their digests."""
+        for p in self.world.role("verifier"):
+            digest = announcement(self.world, "reports", seen, node, p.node, proof_of(p.node))
+            if self._announced("reports", digest):
+                yield p, digest
 
     # The committee
 

@@ -614,6 +614,7 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "operator": Hostile.new_operator,
     # Amounts and choices
     "amount": Hostile.amount,
+    "deposit": _among(1, ZOO, 100 * ZOO, 500 * ZOO),
     **dict.fromkeys(("_value", "value", "stake"), _among(*AMOUNTS)),
     "fee": _among(ZOO // 10, ZOO, 2 * ZOO, 10 * ZOO),
     "run_s": _among(60, 600, 3_600),
@@ -713,6 +714,7 @@ SPECIAL: dict[tuple[str, str], Callable[[Hostile], Any]] = {
     ("scores.commit_scores_on", "commitment"): Hostile.row_commitment,
     ("reports.announce_report", "digest"): Hostile.found,
     ("reports.open_announcement", "node_id"): Hostile.target,
+    ("reports.expire_announcement", "digest"): lambda h: h.newest(list(h.world.announced)),
     ("results.announce_challenge", "digest"): Hostile.found,
     ("results.expire_announcement", "digest"): lambda h: h.newest(list(h.world.announced)),
     ("rounds.seat", "nodes"): lambda h: h.seen().candidates[0],

@@ -11,7 +11,7 @@ import pytest
 from eth_utils import keccak
 
 from tests.stage.contracts.events import event
-from tests.stage.contracts.rounds import RoundStage
+from tests.stage.contracts.rounds import DEPOSIT, RoundStage
 from tests.stage.contracts.system import (
     APPEAL_BOND,
     COPIED,
@@ -57,14 +57,17 @@ def test_execute__after_the_appeal_window(
     pass_deadline(reports, report_id)
     amount = reports.execute(report_id, sender=challenge.stranger)
     assert amount == STAKE * 20 // 100
+    paid = {"report_id": report_id, "verifier_id": first.node_id, "amount": amount // 2, "rest": 0}
     assert events_of(reports) == [
-        event("ReportExecuted", report_id=report_id, node_id=node.node_id, amount=amount)
+        event("ReportExecuted", report_id=report_id, node_id=node.node_id, amount=amount),
+        event("FinderPaid", **paid),
+        event("BondCredited", account=first.payout, amount=amount // 2),
     ]
     assert reports.report_of(report_id).status == EXECUTED
     registry = challenge.system.registry
     assert locks(challenge) == 0
     assert registry.bonded(node.node_id) == STAKE - amount
-    assert registry.bounty(first.payout) == amount // 2
+    assert reports.bond_credit(first.payout) == amount // 2
     with refuses("reports: not confirmed"):
         reports.execute(report_id)
 
@@ -111,7 +114,7 @@ def test_appeal__by_the_node(
     report = reports.report_of(report_id)
     assert (report.status, report.deadline) == (APPEALED, deadline)
     assert (report.appellant, report.bond) == (sender, APPEAL_BOND)
-    assert reports.bonds_held() == reports.appeal_bond() == APPEAL_BOND
+    assert reports.bonds_held() - 2 * DEPOSIT == reports.appeal_bond() == APPEAL_BOND
     assert locks(challenge) == 1
 
 
@@ -148,13 +151,16 @@ def test_resolve_appeal__upheld__reporters_pay_the_node(
 def test_resolve_appeal__rejected__slashes_and_forfeits(
     challenge: RoundStage, reports: Any, appealed: bytes, owner: str
 ) -> None:
-    node = challenge.trainers[0]
+    node, first = challenge.trainers[0], challenge.verifiers[0]
     reports.resolve_appeal(appealed, False, sender=owner)
     slashed = STAKE * 20 // 100
+    paid = {"report_id": appealed, "verifier_id": first.node_id, "amount": slashed // 2, "rest": 0}
     assert events_of(reports) == [
         event("AppealResolved", report_id=appealed, node_id=node.node_id, upheld=False),
         event("BondCredited", account=owner, amount=APPEAL_BOND),
         event("ReportExecuted", report_id=appealed, node_id=node.node_id, amount=slashed),
+        event("FinderPaid", **paid),
+        event("BondCredited", account=first.payout, amount=slashed // 2),
     ]
     assert locks(challenge) == 0
     assert challenge.system.registry.bonded(node.node_id) == STAKE - slashed

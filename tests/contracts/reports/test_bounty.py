@@ -14,7 +14,7 @@ from eth_utils import keccak
 
 from tests.stage.contracts.clock import block, mine
 from tests.stage.contracts.events import event
-from tests.stage.contracts.rounds import EVIDENCE, RoundStage
+from tests.stage.contracts.rounds import DEPOSIT, EVIDENCE, RoundStage
 from tests.stage.contracts.system import (
     COPIED,
     INVALID,
@@ -40,7 +40,7 @@ def run_out(stage: RoundStage, *report_ids: bytes) -> None:
 
 
 def bounty(stage: RoundStage, player: Player) -> int:
-    return int(stage.system.registry.bounty(player.payout))
+    return int(stage.system.reports.bond_credit(player.payout))
 
 
 def test_bounty__blind_reporter__nothing_and_the_treasury_has_it_all(
@@ -170,7 +170,12 @@ def test_open_announcement__report_came_too_late__the_oldest_is_paid(
         keccak(encode(["uint256"] * 3, [1, 1, number])) for number in (node.node_id, finder.node_id)
     )
     opened = {"subject": subject, "scope": scope, "finder": finder.node_id}
-    assert events_of(reports) == [event("AnnouncementOpened", **opened, announced_in=announced_in)]
+    settled = {"job_id": 1, "round_id": 1, "verifier_id": finder.node_id, "amount": DEPOSIT}
+    assert events_of(reports) == [
+        event("AnnouncementOpened", **opened, announced_in=announced_in),
+        event("DepositSettled", **settled, returned=True),
+        event("BondCredited", account=finder.operator, amount=DEPOSIT),
+    ]
     with refuses("reports: not announced"):
         open_late(challenge, node, finder)
     assert reports.finder_of(1, 1, node.node_id) == finder.node_id
@@ -198,6 +203,7 @@ def test_open_announcement__of_an_own_node__reverts(
     """Attack: the owner of a cheat announces it as a verifier, and has half of the slash back."""
     cheat = stage.trainers[0]
     cousin = system.join("cousin", VERIFIER, owner="trainer 0 owner")
+    system.person("cousin", DEPOSIT)
     system.mature()
     stage.to_challenge()
     stage.announce(1, cheat, cousin)
@@ -213,7 +219,7 @@ def test_announce_report__not_before_the_first_report__earns_nothing(challenge: 
     reports = challenge.system.reports
     guilty = challenge.report(1, node, INVALID, first)
     digest = challenge.announcement(reports, 1, node.node_id, late.node_id)
-    reports.announce_report(1, 1, late.node_id, digest, sender=late.operator)
+    reports.announce_report(1, 1, late.node_id, digest, DEPOSIT, sender=late.operator)
     mine(1)
     challenge.report(1, node, INVALID, late)
     challenge.announce(1, node, later)
@@ -225,8 +231,14 @@ def test_announce_report__not_before_the_first_report__earns_nothing(challenge: 
 
 def test_announce_report__is_told__once(challenge: RoundStage, reports: Any) -> None:
     verifier, digest = challenge.verifiers[0], keccak(text="x")
-    reports.announce_report(1, 1, verifier.node_id, digest, sender=verifier.operator)
+    args = (1, 1, verifier.node_id, digest)
+    reports.announce_report(*args, DEPOSIT, sender=verifier.operator)
     scope = keccak(encode(["uint256"] * 3, [1, 1, verifier.node_id]))
-    assert events_of(reports) == [event("Announced", scope=scope, digest=digest)]
+    said = dict(zip(("job_id", "round_id", "verifier_id", "digest"), args, strict=True))
+    assert events_of(reports) == [
+        event("Announced", scope=scope, digest=digest),
+        event("ReportAnnounced", **said, deposit=DEPOSIT),
+        event("BondTaken", account=verifier.operator, amount=DEPOSIT),
+    ]
     with refuses("announcements: already announced"):
-        reports.announce_report(1, 1, verifier.node_id, digest, sender=verifier.operator)
+        reports.announce_report(*args, DEPOSIT, sender=verifier.operator)

@@ -12,7 +12,7 @@ from eth_utils import keccak
 
 from tests.stage.contracts import system as stage
 from tests.stage.contracts.intruder import Intruder
-from tests.stage.contracts.rounds import RoundStage
+from tests.stage.contracts.rounds import DEPOSIT, RoundStage
 from tests.stage.contracts.system import STAKE
 
 WORD = b"\x01" * 32
@@ -24,7 +24,8 @@ CALLS = [
     ("is_pending", (1, 1, 1)),
     ("finder_of", (1, 1, 1)),
     ("report_of", (WORD,)),
-    ("announce_report", (1, 1, 1, WORD)),
+    ("announce_report", (1, 1, 1, WORD, 1)),
+    ("expire_announcement", (1, 1, 1, WORD)),
     ("open_announcement", (1, 1, 1, 1, WORD)),
     ("report", (1, 1, 1, 1, stage.COPIED, WORD)),
     ("lapse", (WORD,)),
@@ -38,8 +39,8 @@ CALLS = [
 
 @pytest.fixture
 def report_id(challenge: RoundStage) -> bytes:
-    """INVALID of trainer 0, confirmed by verifiers 0 and 1."""
-    return challenge.report(1, challenge.trainers[0], stage.INVALID, *challenge.verifiers[:2])
+    """INVALID of trainer 0, found by verifier 0 and confirmed by verifier 1."""
+    return challenge.find(1, challenge.trainers[0], stage.INVALID, *challenge.verifiers[:2])
 
 
 def intruder_on(of: RoundStage, target: Any, name: str, arguments: tuple[Any, ...]) -> Intruder:
@@ -60,7 +61,7 @@ def test_execute__reentered_by_the_registry__slashes_once(
     """Attack: have the slash twice, or appeal while it is on the way."""
     intruder = intruder_on(challenge, reports, name, arguments)
     pass_deadline(reports, report_id)
-    amount = intruder.locked_out(lambda: reports.execute(report_id), 2)  # unlock, slash
+    amount = intruder.locked_out(lambda: reports.execute(report_id), 3)  # unlock, slash, bounty
     node = challenge.trainers[0].node_id
     assert reports.report_of(report_id).status == EXECUTED
     assert challenge.system.registry.bonded(node) == STAKE - amount
@@ -82,7 +83,8 @@ def test_appeal__reentered_by_token_and_registry__is_upheld_once(
     intruder.locked_out(lambda: reports.appeal(report_id, STATEMENT, sender=node.owner), 1)
     intruder.locked_out(lambda: reports.resolve_appeal(report_id, True, sender=owner), 3)
     assert reports.report_of(report_id).status == DISMISSED
-    assert reports.bond_credit(node.owner) == reports.bonds_held() == stage.APPEAL_BOND
+    assert reports.bond_credit(node.owner) == stage.APPEAL_BOND
+    assert reports.bonds_held() == stage.APPEAL_BOND + 2 * DEPOSIT
 
 
 def test_finalize__from_inside_an_execution__cannot_ask_what_is_pending(
@@ -95,6 +97,6 @@ def test_finalize__from_inside_an_execution__cannot_ask_what_is_pending(
     assert results.can_finalize(1, 1)
     shares = (1, 1, challenge.ids, challenge.shares)
     intruder = intruder_on(challenge, results, "finalize", shares)
-    intruder.locked_out(lambda: reports.execute(report_id), 2)
+    intruder.locked_out(lambda: reports.execute(report_id), 3)
     challenge.finalize()
     assert challenge.system.phase(1, 1) == stage.FINALIZED

@@ -11,7 +11,7 @@ from eth_utils import keccak
 from tests.contracts.reports.conftest import to_challenge
 from tests.stage.contracts.refusals import Act, Refusal, by, by_each, first, node
 from tests.stage.contracts.refusals import refused as row
-from tests.stage.contracts.rounds import EVIDENCE, RoundStage
+from tests.stage.contracts.rounds import DEPOSIT, EVIDENCE, RoundStage
 from tests.stage.contracts.system import (
     COPIED,
     FALSE_REPORT,
@@ -39,8 +39,12 @@ def report(
     return by(who, "reports.report", 1, 1, node(verifier), node(of), violation, EVIDENCE)
 
 
-def announce(who: str, verifier: str = "verifier 0") -> Act:
-    return by(who, "reports.announce_report", 1, 1, node(verifier), STATEMENT)
+def announce(who: str, verifier: str = "verifier 0", deposit: int = DEPOSIT) -> Act:
+    return by(who, "reports.announce_report", 1, 1, node(verifier), STATEMENT, deposit)
+
+
+def expire(digest: bytes = STATEMENT, verifier: str = "verifier 0") -> Act:
+    return by("stranger", "reports.expire_announcement", 1, 1, node(verifier), digest)
 
 
 def report_id(stage: RoundStage) -> bytes:
@@ -122,6 +126,27 @@ REFUSED = [
         after=to_challenge,
     ),
     row("reports: not a verifier", announce("trainer 0", "trainer 0"), after=to_challenge),
+    row(
+        "reports: bad deposit",
+        *(announce("verifier 0", deposit=d) for d in (0, 2**128, 2**256 - 1)),
+        after=to_challenge,
+    ),
+    row(
+        "erc20: transfer amount exceeds balance",
+        announce("verifier 0", deposit=100 * DEPOSIT + 1),
+        after=to_challenge,
+    ),
+    row("announcements: not announced", expire(), after=to_challenge),
+    row(
+        "announcements: not announced",
+        *(expire(bytes(32)), expire(verifier="verifier 1")),
+        after=first(to_challenge, announce("verifier 0")),
+    ),
+    row(
+        "announcements: too early",
+        expire(),
+        after=first(to_challenge, announce("verifier 0")),
+    ),
     # Appeals
     row("reports: not the node", *map(appeal, NOT_THE_NODE), after=CONFIRMED),
     row("reports: too late", appeal(), after=first(CONFIRMED, pass_deadline)),

@@ -29,6 +29,7 @@ from tests.stage.contracts.system import (
     REVEAL,
     REWARD,
     TERMS,
+    UNBONDING,
     VOID,
     Work,
 )
@@ -48,8 +49,18 @@ class Report:
     round_id: int
     status: int = OPEN
     reporters: list[int] = field(default_factory=list)
+    deposits: dict[int, int] = field(default_factory=dict)  # by verifier, not settled yet
     deadline: int = 0
     appellant: str = ""
+
+
+@dataclass
+class Announced:
+    """That a verifier has found a node."""
+
+    block: int
+    time: int
+    deposit: int
 
 
 @dataclass
@@ -81,10 +92,12 @@ class Round:
     challenger: str = ""
     challenged: bool = False
     attempt: int = 0
-    # Blocks of announcements that are not opened, by verifier and node; what was found, with the
-    # block and the verifier of the oldest announcement (0: reported before any).
-    announced: dict[tuple[int, int], int] = field(default_factory=dict)
-    found: dict[int, tuple[int, int]] = field(default_factory=dict)
+    # Announcements that are not opened, by verifier and node; who announced and lost its deposit;
+    # what was found, with the block, the verifier and the deposit of the oldest announcement (0:
+    # reported before any).
+    announced: dict[tuple[int, int], Announced] = field(default_factory=dict)
+    expired: set[int] = field(default_factory=set)
+    found: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     left: int = 0  # of the challenge window when the result was challenged
     pool: int = 0
     for_trainers: int = 0  # of the pool
@@ -113,6 +126,7 @@ class Model:
     owner: str
     limit: int
     seats: int
+    operators: dict[int, str]  # of verifiers
     carried: int = 0  # what spoiled rounds did not pay
     for_trainers: int = 0  # of it
     now: int = 0
@@ -466,27 +480,57 @@ class Model:
 
     # Calls on ViolationReports
 
-    def announce(self, verifier: int, node: int, acts: bool) -> None:
+    def announce(self, verifier: int, node: int, deposit: int, acts: bool) -> None:
         r = self.last
+        need(deposit > 0, "reports: bad deposit")
         need(acts, "reports: not operator")
         need(verifier in r.weights, "reports: not a verifier")
         need((verifier, node) not in r.announced, "announcements: already announced")
-        r.announced[verifier, node] = self.block
+        r.announced[verifier, node] = Announced(self.block, self.now, deposit)
+        account = self.operators[verifier]
+        used = min(self.report_bonds.get(account, 0), deposit)
+        self._credit(self.report_bonds, account, -used)
 
-    def _open(self, verifier: int, node: int) -> bool:
+    def _open(self, verifier: int, node: int) -> int:
+        """The deposit of the announcement that was opened; 0 if there was none."""
         r = self.last
-        block = r.announced.get((verifier, node), self.block)
-        if block == self.block:
-            return False
+        made = r.announced.get((verifier, node))
+        if made is None or made.block == self.block:
+            return 0
         del r.announced[verifier, node]
-        if block < r.found.get(node, (self.block, 0))[0]:
-            r.found[node] = block, verifier
-        return True
+        if made.block < r.found.get(node, (self.block, 0, 0))[0]:
+            r.found[node] = made.block, verifier, made.deposit
+        return made.deposit
 
     def open_announcement(self, verifier: int, node: int) -> None:
-        states = [self.reports[key].status for key in self._of(node)]
-        need(CONFIRMED in states or APPEALED in states, "reports: not confirmed")
-        need(self._open(verifier, node), "reports: not announced")
+        states = {self.reports[key].status for key in self._of(node)}
+        need(bool(states & {CONFIRMED, APPEALED, EXECUTED}), "reports: not confirmed")
+        deposit = self._open(verifier, node)
+        need(deposit > 0, "reports: not announced")
+        self._credit(self.report_bonds, self.operators[verifier], deposit)
+
+    def expire(self, round_id: int, verifier: int, node: int, own: bool) -> None:
+        """`own`: by the verifier's operator."""
+        r = self.round(round_id)
+        need((verifier, node) in r.announced, "announcements: not announced")
+        made, void = r.announced[verifier, node], r.phase == VOID
+        need(self.now > made.time + (0 if void and own else UNBONDING), "announcements: too early")
+        del r.announced[verifier, node]
+        r.expired.add(verifier)
+        to = self.operators[verifier] if void else self.owner
+        self._credit(self.report_bonds, to, made.deposit)
+
+    def _settle_reporters(self, report: Report, returned: bool) -> None:
+        for verifier, deposit in report.deposits.items():
+            to = self.operators[verifier] if returned else self.owner
+            self._credit(self.report_bonds, to, deposit)
+        report.deposits.clear()
+
+    def pay_finder(self, report: Report, bounty: int, payout: str) -> None:
+        """Of the half of a slash that is its finder's."""
+        share = min(bounty, self.round(report.round_id).found[report.node][2])
+        self._credit(self.report_bonds, payout, share)
+        self._credit(self.report_bonds, self.owner, bounty - share)
 
     def report(self, verifier: int, node: int, violation: int, acts: bool) -> None:
         r, round_id = self.last, len(self.rounds)
@@ -502,19 +546,21 @@ class Model:
         report = self.reports.get(key) or Report(node, violation, round_id)
         need(verifier not in report.reporters, "reports: already reported")
         self.reports[key] = report
-        self._open(verifier, node)
-        r.found.setdefault(node, (self.block, 0))
+        report.deposits[verifier] = self._open(verifier, node)
+        r.found.setdefault(node, (self.block, 0, 0))
         before = self._has_a_third(report)
         report.reporters.append(verifier)
         r.open_reports += self._has_a_third(report) and not before
         weight = sum(r.weights[v] for v in report.reporters)
         if 3 * weight >= 2 * r.verifier_stake and len(report.reporters) >= 2:
             report.status, report.deadline = CONFIRMED, self.now + TERMS["appeal_s"]
+            self._settle_reporters(report, True)
             r.open_reports -= 1
             r.invalid.add(node)
             r.convicted.add(node)
             other = self.reports.get((round_id, node, 5 - violation))
             if other and other.status == OPEN:
+                self._settle_reporters(other, True)
                 other.status = LAPSED
                 r.open_reports -= self._has_a_third(other)
 
@@ -526,10 +572,11 @@ class Model:
         """Whether the finder is paid: all nodes it reported in the round are guilty, and no
         announcement of its is left."""
         round_ = self.round(report.round_id)
-        _, finder = round_.found[report.node]
+        _, finder, _ = round_.found[report.node]
         claims = [r for r in self.reports.values() if r.round_id == report.round_id]
         return (
             finder != 0
+            and finder not in round_.expired
             and all(verifier != finder for verifier, _ in round_.announced)
             and all(r.node in round_.convicted for r in claims if finder in r.reporters)
         )
@@ -537,6 +584,7 @@ class Model:
     def lapse(self, report: Report) -> None:
         need(report.status == OPEN, "reports: not open")
         need(self.round(report.round_id).phase >= FINALIZED, "reports: round not over")
+        self._settle_reporters(report, self.round(report.round_id).phase == VOID)
         report.status = LAPSED
 
     def appeal(self, report: Report, account: str) -> None:

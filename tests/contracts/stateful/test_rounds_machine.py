@@ -20,7 +20,7 @@ from agents.protocol.formulas import round_key, seed
 from tests.contracts.stateful.machine import Machine, run
 from tests.contracts.stateful.rounds_model import APPEALED, CONFIRMED, OPEN, Model, Report, Round
 from tests.stage.contracts.clock import block, hash_of, mine, now
-from tests.stage.contracts.rounds import EVIDENCE, RoundStage, make_rounds
+from tests.stage.contracts.rounds import DEPOSIT, EVIDENCE, RoundStage, make_rounds
 from tests.stage.contracts.system import (
     ACTIVE,
     AGGREGATE,
@@ -34,7 +34,9 @@ from tests.stage.contracts.system import (
     FINALIZED,
     INVALID,
     REVEAL,
+    STAKE,
     TRAINER,
+    UNBONDING,
     VOID,
     ZERO,
     ZOO,
@@ -68,6 +70,7 @@ class RoundsMachine(Machine):
             owner=str(self.s.coordinator.address),
             limit=LIMIT,
             seats=int(self.jobs.job(1).terms.max_nodes),
+            operators={p.node_id: p.operator for p in self.stage.verifiers},
         )
         self.lists: tuple[list[int], list[int]] = [], []
         self.stakes = {p.node_id: self.bonded(p) for p in self.players}
@@ -385,12 +388,31 @@ class RoundsMachine(Machine):
     # Reports
 
     @precondition(lambda self: self.model.last.phase in (AGGREGATE, CHALLENGE, DISPUTED))
-    @rule(who=Index, node=Index)
-    def announce(self, who: int, node: int) -> None:
+    @rule(who=Index, node=Index, deposit=st.sampled_from([0, 1, STAKE // 20, DEPOSIT]))
+    def announce(self, who: int, node: int, deposit: int = DEPOSIT) -> None:
         player, target = self.stage.verifiers[who], self.trainers[node]
         self.step(
-            lambda m: m.announce(player.node_id, target.node_id, self.acts(player)),
-            lambda: self.stage.announce(self.newest, target, player),
+            lambda m: m.announce(player.node_id, target.node_id, deposit, self.acts(player)),
+            lambda: self.stage.announce(self.newest, target, player, deposit=deposit),
+        )
+
+    @precondition(lambda self: any(r.announced for r in self.model.rounds))
+    @rule(choice=Choice, own=st.booleans())
+    def expire_announcement(self, choice: int, own: bool) -> None:
+        """Also when it is too early."""
+        left = [
+            (number, *key)
+            for number, r in enumerate(self.model.rounds, 1)
+            for key in sorted(r.announced)
+        ]
+        self.expire(*left[choice % len(left)], own)
+
+    def expire(self, number: int, verifier: int, node: int, own: bool) -> bool:
+        digest = self.stage.announcement(self.reports, number, node, verifier)
+        sender = self.model.operators[verifier] if own else self.stage.stranger
+        return self.step(
+            lambda m: m.expire(number, verifier, node, own),
+            lambda: self.reports.expire_announcement(1, number, verifier, digest, sender=sender),
         )
 
     @precondition(lambda self: self.model.last.announced)
@@ -473,13 +495,15 @@ class RoundsMachine(Machine):
         return done
 
     def _executed(self, report: Report) -> None:
-        """The node lost stake; half of that is its finder's, if nothing else that it said in the
-        round failed to be confirmed."""
+        """The node lost stake; half of that is its finder's, up to its deposit, if nothing else
+        that it said in the round failed to be confirmed."""
         before = self.stakes[report.node]
         self.slashed(report.node)
         if self.model.earns_bounty(report):
-            _, finder = self.model.round(report.round_id).found[report.node]
-            self.bounties[finder] += (before - self.stakes[report.node]) // 2
+            _, finder, _ = self.model.round(report.round_id).found[report.node]
+            payout = next(p.payout for p in self.stage.verifiers if p.node_id == finder)
+            bounty = (before - self.stakes[report.node]) // 2
+            self.model.pay_finder(report, bounty, payout)
             self.earned["paid"] += 1
         else:
             self.earned["refused"] += 1
@@ -591,8 +615,10 @@ class RoundsMachine(Machine):
         for account, amount in self.found.items():
             assert self.s.registry.bounty(account) == amount
         appeals = [x for x in m.reports.values() if x.status == APPEALED]
+        waiting = [a.deposit for r in m.rounds for a in r.announced.values()]
+        waiting += [deposit for x in m.reports.values() for deposit in x.deposits.values()]
         assert self.reports.bonds_held() == (
-            sum(m.report_bonds.values()) + APPEAL_BOND * len(appeals)
+            sum(m.report_bonds.values()) + APPEAL_BOND * len(appeals) + sum(waiting)
         )
         for book, contract in ((m.round_bonds, self.results), (m.report_bonds, self.reports)):
             for account, amount in book.items():
@@ -642,7 +668,7 @@ class RoundsMachine(Machine):
             (self.model.round_bonds, self.results),
             (self.model.report_bonds, self.reports),
         ):
-            for account in book:
+            for account in (account for account, amount in book.items() if amount):
                 contract.withdraw_bond(sender=account)
             left = BOND * len(self.model.deposits) if contract is self.results else 0
             assert self.s.token.balanceOf(contract.address) == left
@@ -664,6 +690,12 @@ class RoundsMachine(Machine):
             if report.status in ways:
                 mine(1, max(1, report.deadline + 1 - now()))
                 assert self.end_report(report, ways[report.status])
+        left = [
+            (number, *key) for number, r in enumerate(self.model.rounds, 1) for key in r.announced
+        ]
+        mine(1, UNBONDING)
+        for key in left:
+            assert self.expire(*key, False)
 
 
 @pytest.fixture

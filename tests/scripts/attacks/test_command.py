@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from agents.jobs.publish import Terms
 from agents.protocol.numbers import ZOO
 from scripts._attacks.attack import Attack, Outcome
-from scripts._attacks.command import BEGIN, END, chosen
+from scripts._attacks.command import BEGIN, END, chosen, usual
 from scripts._attacks.known import KNOWN
 from scripts._attacks.market import Numbers
 from scripts._attacks.table import amount, page, rows, verdict
@@ -47,10 +47,11 @@ def test_a_family_is_played__nothing_pays() -> None:
 
 
 def test_a_family_is_played_and_what_is_known_to_pay_is_said() -> None:
-    said = " ".join(run("--family", "verifying").split())
+    assert re.search(r"None of \d+ attacks pays", run("--family", "verifying"))
+    said = " ".join(run("--family", "tasks").split())
     named = re.search(r"(\d+) of \d+ attacks pay: (.*?)\.", said)
     assert named is not None
-    paying = {name.removeprefix("verifying: ") for name in named[2].split("; ")}
+    paying = {name.removeprefix("tasks: ") for name in named[2].split("; ")}
     assert len(paying) == int(named[1]) and paying <= set(KNOWN)
 
 
@@ -142,3 +143,11 @@ def test_a_plot_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     assert "ends.doc" in run(
         "--family", "training", "--nodes", "3", "--plot", str(tmp_path / "ends.doc"), fails=True
     )
+
+
+def test_usual_numbers_are_those_of_job_create() -> None:
+    """What pays verifiers for their work, unless something else was named."""
+    found = usual(Numbers(), {}).terms
+    assert (found.retain_rounds, found.verifier_bps) == (8, 4_200)
+    named = usual(Numbers(), {"retain_rounds": 0, "verifiers_cut": 12.5}).terms
+    assert (named.retain_rounds, named.verifier_bps) == (0, 1_250)

@@ -83,10 +83,17 @@ def test_a_job_that_nobody_checks_is_refused_with_what_riders_earn(network: Netw
 def test_a_sponsor_is_told_whether_verifiers_are_paid_for_what_they_do_again(
     network: Network,
 ) -> None:
-    """The more pay is retained, the less of the work has to be done again."""
+    """The more pay is retained, the less of the work has to be done again; what the sponsor may
+    change is named where there is something."""
     small = advice(network, Terms(), {}).notes[-1]
     most = advice(network, replace(Terms(), retain_rounds=32), {}).notes[-1]
     low, high = (re.search(r"costs up to (\d+)% of its pay", said) for said in (small, most))
     assert low is not None and high is not None and int(low[1]) < int(high[1])
-    assert f"--retain-rounds 32 makes it {high[1]}%" in small
-    assert "once 32 rounds' pay is retained" in most and "--retain-rounds" not in most
+    assert "no permitted cut pays it at 50%" in small and "--retain-rounds" in small
+    retaining = replace(Terms(), retain_rounds=32)
+    less = advice(network, retaining, {"audit_sample": 1}).notes[-1]
+    named = re.search(r"--verifiers-cut ([\d.]+) pays it at 50%", less)
+    assert named is not None
+    cut = round(100 * float(named[1]))
+    paid = advice(network, replace(retaining, verifier_bps=cut), {"audit_sample": 1}).notes[-1]
+    assert "--verifiers-cut" not in paid and "no permitted" not in paid

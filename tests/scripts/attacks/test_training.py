@@ -35,18 +35,22 @@ BESIDE = (1 - DRAWN) * OF_NINE + DRAWN * -10
 DILUTED = 8 * (OF_EIGHT - OF_NINE)
 
 # Five lies of which k are found: each that isn't is paid, and 10, 8 and 32 are gone by the first
-# three findings; from the third on nothing is left. As much stays with the friend. The trainers of
+# three findings; from the third on nothing is left. As much stays with the friend, which has
+# deposited half of a stake for each lie, 50, and loses that where it is not found. The trainers of
 # the next round have the share of who is found.
 GONE = (0, 10, 18, 50, 50, 50)
 CHANCES = [comb(5, k) * DRAWN**k * (1 - DRAWN) ** (5 - k) for k in range(6)]
-FIVE = sum(c * ((5 - k) * OF_NINE - GONE[k]) for k, c in enumerate(CHANCES))
+FIVE = sum(c * ((5 - k) * (OF_NINE - 50) - GONE[k]) for k, c in enumerate(CHANCES))
 FIVE_BESIDE = sum(c * (5 - k) * OF_NINE for k, c in enumerate(CHANCES))
 
 EXPECTED = {
     "send noise instead of work": (3 * LIE, (1 - DRAWN) * 3 * OF_NINE - DRAWN * 30),
     "send noise in one round of four": (3 * LIE, (1 - DRAWN) * 3 * OF_NINE - DRAWN * 30),
-    # Half of each slash stays with the attacker.
-    "send noise, found by a friend": (3 * (LIE + DRAWN * 10), (1 - DRAWN) * 3 * OF_NINE),
+    # Half of each slash stays with the attacker, whose friend has deposited as much for each lie.
+    "send noise, found by a friend": (
+        3 * (LIE + DRAWN * 10 - (1 - DRAWN) * 10),
+        (1 - DRAWN) * 3 * OF_NINE,
+    ),
     "send noise under a new name each time": (2 * LIE, 2 * BESIDE),
     "send noise in five jobs at once": (FIVE, FIVE_BESIDE),
     "take retained pay out before a lie": (0, 0),
@@ -84,7 +88,7 @@ def test_attack__brings_what_the_table_says(played: Played, attack: Attack) -> N
 def test_capital__is_the_stakes_and_bonds(played: Played) -> None:
     capital = {attack.name: played(attack).capital // ZOO for attack in ATTACKS}
     assert capital["send noise instead of work"] == 300
-    assert capital["send noise, found by a friend"] == 1_300
+    assert capital["send noise, found by a friend"] == 1_330
     assert capital["publish a payload late"] == 200
     assert capital["copy a commitment from the mempool"] == 100
 

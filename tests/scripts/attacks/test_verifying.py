@@ -25,10 +25,11 @@ EXPECTED = {
     "frame an honest node": (0, 0),
     "add stake to convict alone": (0, 0),
     "convict while the others rest": (0, 0),
-    # The oldest announcement is the blind one, which earns nothing: the finder's 10 are gone.
-    "report everybody blindly": (0, 10),
-    # One of nine guesses is right and takes the finder's 10.
-    "announce a node by guess": (10 / 9, 10 / 9),
+    # The oldest announcement is the blind one, which earns nothing: the finder's 10 are gone, and
+    # the deposits of 25 on the eight others.
+    "report everybody blindly": (-8 * 25, 10),
+    # One of nine guesses is right and takes the finder's 10; the others lose as much.
+    "announce a node by guess": (10 / 9 - 80 / 9, 10 / 9),
     "delay rounds by false reports": (0, 0),
     "split stake over two verifiers": (0, 0),
     "vote with a second node": (0, 0),
@@ -69,6 +70,7 @@ def test_capital__is_the_stakes_and_bonds(played: Played) -> None:
     assert capital["propose a result that pays oneself"] == 1_000 + 300 + 1_000
     assert capital["have a friend challenge one's result"] == 1_000 + 110
     assert capital["announce every result"] == 10
+    assert capital["announce a node by guess"] == 1_000 + 10
     assert capital["add stake to convict alone"] == 10_000
 
 

@@ -48,6 +48,7 @@ from tests.stage.chain.lying_sources import Lie, RecordedProvider, lying_network
 from tests.stage.chain.people import (
     COMMIT,
     COPIED,
+    FINDERS_DEPOSIT,
     INVALID,
     REVEAL,
     TERMS,
@@ -267,7 +268,7 @@ class FinishedJob:
             evidence = self.store.put_bytes(dumps(case | {"by": judge.node_id}))
             self.evidence.append(evidence)
             digest = people.announcement(people.reports, node, judge.node_id, digest_of(evidence))
-            call = (job, number, judge.node_id, digest)
+            call = (job, number, judge.node_id, digest, FINDERS_DEPOSIT)
             people.chain.send(judge.operator, people.reports, "announce_report", *call)
             call = (job, number, judge.node_id, node, violation, digest_of(evidence))
             people.chain.send(judge.operator, people.reports, "report", *call)

@@ -39,6 +39,8 @@ VERIFIERS = ("vic", "vera", "vito")
 AGGREGATORS = ("abe", "ada")
 FUNDED_ROUNDS = 8
 _SPARE = 500 * ZOO  # of each key, for bonds
+# Of an announced report: the most that the finder of a trainer can earn, half of its stake.
+FINDERS_DEPOSIT = STAKES[TRAINER] // 2
 EMPTY = bytes(32)
 UNITS, SECONDS = 6_000, 60
 ROOT, ARTEFACT = b"\xaa" * 32, b"\xbb" * 32
@@ -431,7 +433,7 @@ class People:
         for name in verifiers:
             judge = self.nodes[name]
             digest = self.announcement(self.reports, node.node_id, judge.node_id, EVIDENCE)
-            args = (*self.place, judge.node_id, digest)
+            args = (*self.place, judge.node_id, digest, FINDERS_DEPOSIT)
             self.chain.send(judge.operator, self.reports, "announce_report", *args)
             self.chain.send(
                 judge.operator,

@@ -29,6 +29,8 @@ MODEL = keccak(text="model")
 UPDATE = keccak(text="update")
 REPORT = keccak(text="report")
 EVIDENCE = keccak(text="evidence")
+# Of an announcement: the most that a finder can earn, which is half of a whole stake.
+DEPOSIT = STAKE // 2
 
 
 @dataclass
@@ -180,16 +182,23 @@ class RoundStage:
         return self.report_id(round_id, node, violation)
 
     def announce(
-        self, round_id: int, node: Player, *by: Player, evidence: bytes = EVIDENCE
-    ) -> None:
-        """Verifiers announce that they have found a node, each in a block of its own."""
+        self,
+        round_id: int,
+        node: Player,
+        *by: Player,
+        evidence: bytes = EVIDENCE,
+        deposit: int = DEPOSIT,
+    ) -> bytes:
+        """Verifiers announce that they have found a node, each in a block of its own; the last
+        digest."""
         reports = self.system.reports
         for player in by:
             digest = self.announcement(reports, round_id, node.node_id, player.node_id, evidence)
             reports.announce_report(
-                self.job_id, round_id, player.node_id, digest, sender=player.operator
+                self.job_id, round_id, player.node_id, digest, deposit, sender=player.operator
             )
             mine(1)
+        return digest
 
     def find(self, round_id: int, node: Player, violation: int, *by: Player) -> bytes:
         """Announcements, then reports, by some verifiers; returns the report id."""
@@ -208,6 +217,8 @@ def make_people(
     """Everybody registered and benchmarked, verifiers of these stakes, and a sponsor with `money`;
     there is no job yet."""
     verifiers = [system.join(f"verifier {i}", VERIFIER, stake) for i, stake in enumerate(stakes)]
+    for player in verifiers:
+        system.person(player.name, 100 * DEPOSIT)
     merging = [system.join(name, AGGREGATOR) for name in aggregators]
     team = []
     for i in range(trainers):

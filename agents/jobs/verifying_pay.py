@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which part of a job's pay its verifiers need, so that doing work again pays them.
+
+Each verifier does again what the draw asks for (`agents.protocol.exposure`), and has one part of
+the verifiers' cut. While a job has retained little of the trainers' pay, more is drawn. So what
+counts is the mean of all rounds of a job: a verifier that stays is paid too little for the first
+ones and too much for the others.
+
+With v the verifiers' cut, V of them, P a round's pay, t a trainer's part, r trainers' work done
+again in a round on average, and c what a round's training costs, as a part of t, the least cut is
+the smallest with
+
+    v P / V >= g r c t,   g = `WORTH`.
+
+Trainers have what verifiers don't, so t falls as v grows. Amounts are in 1e-18 ZOO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+from agents.jobs.deterrence import Checking
+from agents.protocol.exposure import exposures, lasting_loss
+from agents.protocol.numbers import BPS
+from agents.protocol.slashing import Row
+
+WORTH = Fraction(5, 4)
+"""How many times its cost a verifier's pay is at the least cut."""
+
+MOST_CUTS = 5_000
+"""Both cuts together at most, in 1/10,000 (contracts/TrainingJobs.vy)."""
+
+_STEP = 50
+
+
+@dataclass(frozen=True)
+class Duty:
+    """What a job asks of its verifiers.
+
+    Attributes:
+        reward: of a round.
+        verifier_bps, aggregator_bps: the cuts.
+        stakes: of the trainers, all of whom are paid alike. There is one at least.
+        table: the slashing table.
+        sample: trainers that are drawn in any case.
+        retain_rounds: rounds whose pay is retained of each.
+        rounds: of the job.
+        verifiers: that share the cut.
+    """
+
+    reward: int
+    verifier_bps: int
+    aggregator_bps: int
+    stakes: Sequence[int]
+    table: Mapping[int, Row]
+    sample: int
+    retain_rounds: int
+    rounds: int
+    verifiers: int
+
+    @property
+    def trainer_pay(self) -> int:
+        """Of a round, if all trainers do the same work."""
+        return (
+            self.reward * (BPS - self.verifier_bps - self.aggregator_bps) // BPS // self._trainers
+        )
+
+    @property
+    def pay(self) -> Fraction:
+        """A verifier's, of a round."""
+        return Fraction(self.reward * self.verifier_bps, BPS * self.verifiers)
+
+    @property
+    def _trainers(self) -> int:
+        return len(self.stakes)
+
+    def redone_in(self, number: int) -> Fraction:
+        """Trainers' work that each verifier is expected to do again in the round of this number,
+        from 1."""
+        retained = min(number - 1, self.retain_rounds) * self.trainer_pay
+        nodes = range(self._trainers)
+        losses = {n: lasting_loss(self.stakes[n], self.table) + retained for n in nodes}
+        found = exposures(self.reward, self.aggregator_bps, nodes, [1] * self._trainers, losses)
+        return Checking(tuple(found.values()), self.sample, None).redone
+
+    @cached_property
+    def redone(self) -> Fraction:
+        """The same, as the mean of all rounds."""
+        begun = min(self.rounds, self.retain_rounds)
+        first = sum((self.redone_in(number + 1) for number in range(begun)), Fraction(0))
+        later = (self.rounds - begun) * self.redone_in(self.retain_rounds + 1)
+        return (first + later) / self.rounds
+
+    def pays(self, compute: Fraction) -> bool:
+        """Whether verifying is worth its cost. `compute`: of a round's training, as a part of a
+        trainer's pay."""
+        return self.pay >= WORTH * self.redone * compute * self.trainer_pay
+
+    def least_cut(self, compute: Fraction) -> int | None:
+        """The least verifiers' cut that pays, in steps of half a percent; None if none does that
+        the contracts permit."""
+        low, high = 0, (MOST_CUTS - self.aggregator_bps) // _STEP
+        if not self._with(high * _STEP).pays(compute):
+            return None
+        while low < high:
+            middle = (low + high) // 2
+            if self._with(middle * _STEP).pays(compute):
+                high = middle
+            else:
+                low = middle + 1
+        return high * _STEP
+
+    def _with(self, verifier_bps: int) -> Duty:
+        return replace(self, verifier_bps=verifier_bps)

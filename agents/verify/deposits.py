@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a verifier deposits for an announced report, and how it pays deposits and bonds.
+
+A finder earns at most what it has deposited (contracts/ViolationReports.vy), so it deposits what
+the bounty may be. It deposits that for the trainer of the round whose bounty may be the largest,
+whomever it has found: the amount must not show who that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agents.protocol.network import Network
+from agents.protocol.numbers import Violation
+from agents.protocol.slashing import STRIKES_TO_BAN, Row, reporter_share, slash_amount
+from agents.protocol.structs import Node, read
+from agents.runtime.context import Context
+from agents.runtime.contracts import Contract
+
+_FOUND = (Violation.INVALID, Violation.COPIED)
+
+
+def bounty_of(node: Node, table: Mapping[int, Row], offences: Mapping[Violation, int]) -> int:
+    """The most that the finder of a node may earn, in 1e-18 ZOO. `offences`: how often the node
+    was slashed before, by violation."""
+    kinds = [Violation.REPEATED] if node.strikes + 1 >= STRIKES_TO_BAN else []
+    rows = [table[kind].escalated(offences.get(kind, 0)) for kind in (*_FOUND, *kinds)]
+    bonded = node.stake + node.unbonding
+    return max(reporter_share(slash_amount(bonded, 0, row.bps), row.reporter_bps) for row in rows)
+
+
+class Purse:
+    """The wallet of a verifier's operator, and what contracts owe it."""
+
+    def __init__(self, network: Network, context: Context) -> None:
+        self._network = network
+        self._context = context
+
+    @property
+    def balance(self) -> int:
+        """What is in the wallet, in 1e-18 ZOO."""
+        address = self._context.wallet.address
+        return read(int, self._context.chain.call(self._network.token, "balanceOf", address))
+
+    def allow(self, contract: Contract, amount: int) -> None:
+        """Let a contract take an amount, if it may not yet."""
+        chain, token = self._context.chain, self._network.token
+        address = self._context.wallet.address
+        if chain.call(token, "allowance", address, contract.address) < amount:
+            self._context.sender.send(token, "approve", contract.address, amount)
+
+    def deposit(self, trainers: Sequence[int], findings: int) -> int:
+        """Prepare a deposit for each of so many findings; how much one is, in 1e-18 ZOO.
+
+        Less than the bounty where the wallet and the credit at ViolationReports hold no more; 0
+        where they hold nothing. `trainers`: of the round.
+        """
+        reports, address = self._network.reports, self._context.wallet.address
+        credit = read(int, self._context.chain.call(reports, "bond_credit", address))
+        deposit = min(self._most(trainers), (self.balance + credit) // findings)
+        if deposit * findings > credit:
+            self.allow(reports, deposit * findings - credit)
+        return deposit
+
+    def _most(self, trainers: Sequence[int]) -> int:
+        """The largest bounty among these trainers."""
+        network = self._network
+        table = network.penalties()
+        kinds = (*_FOUND, Violation.REPEATED)
+        calls = [
+            (network.registry, "offences", (node, kind)) for node in trainers for kind in kinds
+        ]
+        counts = iter(self._context.chain.call_many(calls))
+        earlier = {node: {kind: read(int, next(counts)) for kind in kinds} for node in trainers}
+        each = (bounty_of(network.node(n), table, earlier[n]) for n in trainers)
+        return max(each, default=0)

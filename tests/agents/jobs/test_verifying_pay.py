@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The verifiers' cut that pays for doing work again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from agents.jobs.verifying_pay import MOST_CUTS, WORTH, Duty
+from agents.protocol.numbers import ZOO
+from agents.protocol.slashing import DEFAULTS
+
+HALF = Fraction(1, 2)
+DUTY = Duty(
+    reward=1_000 * ZOO,
+    verifier_bps=1_000,
+    aggregator_bps=500,
+    stakes=(100 * ZOO,) * 9,
+    table=DEFAULTS,
+    sample=2,
+    retain_rounds=8,
+    rounds=50,
+    verifiers=3,
+)
+
+
+def chance(loss: Fraction) -> Fraction:
+    """Of being drawn, by the bound, or as one of two of nine."""
+    gain = Fraction(5, 4) * Fraction(950, 9)
+    return 1 - (1 - gain / (gain + loss)) * Fraction(7, 9)
+
+
+def test_pay_and_what_is_done_again_in_a_round__by_hand() -> None:
+    assert DUTY.pay == Fraction(100 * ZOO, 3)
+    assert float(DUTY.trainer_pay) / ZOO == pytest.approx(850 / 9)
+    assert float(DUTY.redone_in(1)) == pytest.approx(9 * float(chance(Fraction(9))), abs=1e-6)
+    full = float(chance(9 + 8 * Fraction(850, 9)))
+    for later in (9, 10, 50):
+        assert float(DUTY.redone_in(later)) == pytest.approx(9 * full, abs=1e-6)
+
+
+def test_redone__is_the_mean_of_all_rounds() -> None:
+    each = [DUTY.redone_in(number) for number in range(1, 51)]
+    assert DUTY.redone == sum(each, Fraction(0)) / 50
+    assert replace(DUTY, rounds=3).redone == sum(each[:3], Fraction(0)) / 3
+
+
+@pytest.mark.parametrize("compute", [Fraction(2, 25), Fraction(1, 4), HALF])
+@pytest.mark.parametrize("retained", [8, 32])
+def test_least_cut__pays_and_half_a_percent_less_does_not(retained: int, compute: Fraction) -> None:
+    duty = replace(DUTY, retain_rounds=retained)
+    least = duty.least_cut(compute)
+    assert least is not None
+    paid, less = (replace(duty, verifier_bps=least - below) for below in (0, 50))
+    assert paid.pay >= WORTH * paid.redone * compute * paid.trainer_pay
+    assert less.pay < WORTH * less.redone * compute * less.trainer_pay
+
+
+def test_least_cut__where_no_permitted_one_pays__is_none() -> None:
+    """With nothing retained nearly all nine are done again by each of three, at full price."""
+    assert replace(DUTY, retain_rounds=0).least_cut(HALF) is None
+
+
+def test_least_cut__of_work_that_costs_nothing__is_none_of_the_pay() -> None:
+    assert DUTY.least_cut(Fraction(0)) == 0
+
+
+def test_least_cut__with_the_aggregators__is_what_the_contracts_permit() -> None:
+    least = replace(DUTY, retain_rounds=32, verifiers=4).least_cut(HALF)
+    assert least is not None and least + DUTY.aggregator_bps <= MOST_CUTS
+
+
+def test_more_verifiers__need_more() -> None:
+    cuts = [replace(DUTY, verifiers=n).least_cut(Fraction(1, 10)) for n in (2, 3, 5)]
+    assert None not in cuts and cuts == sorted(cuts, key=lambda cut: cut or 0)
