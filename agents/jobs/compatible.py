@@ -252,7 +252,22 @@ def _keeping(spec: JobSpec, verification: Verification, codec: Codec) -> list[st
             f"{codec.memory_rounds}; one must divide the other, or a re-execution could begin "
             "nowhere with both of them empty"
         )
+    if _drifts(spec) and len(spec.classes) != 1:
+        wrong.append(
+            f"{kept} with products in bf16 needs exactly one determinism class in classes, and "
+            f"there are {len(spec.classes)}: from round to round honest nodes of different classes "
+            "drift apart, further than the tolerances allow, and would be found INVALID; list one "
+            'class, or use fp32 or optimizer.inner_state "zero"'
+        )
     return wrong
+
+
+def _drifts(spec: JobSpec) -> bool:
+    """Whether a state is gathered from numbers that have 8 bits, which each class rounds its way.
+
+    Figures: `python -m tests.measure.studies.kept_spread`.
+    """
+    return "bf16" in (spec.precision, spec.optimizer.inner_options.get("newton_schulz"))
 
 
 def _showing(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:

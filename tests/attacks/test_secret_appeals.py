@@ -130,7 +130,9 @@ def test_a_member_judges_appeals_with_keys_that_it_gets_only_for_them(
     assert access.step(people.job) == f"published: the key under which {member} is written to"
     assert access.step(people.job) is None
     server.step()
-    assert member not in given(stage, network), "there is no case yet"
+    job = access.models.job(people.job)
+    measured = job.data.shards_measured(job.spec.eval_batches) if job.own_keys else frozenset()
+    assert given(stage, network).get(member, frozenset()) == measured, "there is no case yet"
     assert judge.is_innocent(view, ann.node_id) is None
     assert "can't be judged yet" in told[-1]
 
@@ -141,7 +143,7 @@ def test_a_member_judges_appeals_with_keys_that_it_gets_only_for_them(
     if access.models.job(people.job).own_keys:
         needed = NeededShards(network, access.models, plans := Plans(network, access.models))
         own = needed.to_check(people.job, plans.past(people.job, people.round), ann.node_id)
-        assert given(stage, network)[member] == own
+        assert given(stage, network)[member] == own | measured
         assert judge.is_innocent(view, eve.node_id) is None, "its case is not open"
     appeal(people, eve, reports[eve])
     server.step()

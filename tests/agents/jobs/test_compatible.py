@@ -69,6 +69,21 @@ def unlike_shapes(job: JobContext) -> list[str]:
             },
             "one must divide the other",
         ),
+        ({"optimizer": KEPT, "precision": "bf16"}, "would be found INVALID"),
+        (
+            {
+                "optimizer": {
+                    **KEPT,
+                    "inner": "muon",
+                    "inner_options": {"newton_schulz": "bf16"},
+                }
+            },
+            "needs exactly one determinism class in classes, and there are 0",
+        ),
+        (
+            {"optimizer": KEPT, "precision": "bf16", "classes": ["abacus", "slide rule"]},
+            "in classes, and there are 2",
+        ),
         ({**FREE, "access": "encrypted"}, "every validator would need every key"),
         ({"classes": ["abacus"], **LOCAL}, 'classes need verify "reexecution"'),
         ({"classes": ["abacus"], **NOISE, "merge": "mean"}, 'don.t go with privacy "gaussian"'),
@@ -149,6 +164,8 @@ def test_a_bad_combination_is_refused_with_the_reason(
         {"codec": "sparse", "merge": "geometric_median", "score": "alignment"},
         {"codec": "polytope", "merge": "mean", "score": "batches", **AGGREGATE},
         {"privacy": "dp_sgd", "codec": "polytope", "merge": "multi_krum", **LOCAL, **MUON},
+        {"optimizer": KEPT},
+        {"optimizer": KEPT, "precision": "bf16", "classes": ["abacus"]},
         PIPELINE,
         {**PIPELINE, "score": "clasp", "score_options": {"threshold": 6.0}},
         FREE,

@@ -15,6 +15,7 @@ from eth_utils import keccak
 
 from agents.jobs.job import SpecError
 from agents.protocol.structs import Reveal
+from agents.rounds.carried import Carried
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome, compute
 from agents.rounds.plan import Left, Plan, Plans, left_by, planned
@@ -192,7 +193,7 @@ def test_another_class_is_judged_by_its_cosine(five: Run) -> None:
 
 
 def test_the_nodes_own_copy_saves_the_replay(five: Run) -> None:
-    kept = {(JOB, 2, five.rounds[1].plan.manifest.seed): five.owed[2][NODE]}
+    kept = {(JOB, 2, five.rounds[1].plan.manifest.seed): Carried(five.owed[2][NODE])}
     memories = five.memories()
     memories._store = None  # type: ignore[assignment]
     plan = five.rounds[2].plan

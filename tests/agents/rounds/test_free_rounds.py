@@ -13,6 +13,7 @@ import torch
 
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.numbers import Violation
+from agents.rounds.carried import Carried
 from agents.rounds.codec_memory import Memories
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome, compute, disagreements
@@ -228,7 +229,7 @@ def test_who_was_not_merged_remembers_what_it_sent_all_the_same(free: HonestRoun
     memories = Memories(facts, free.store, models, plans, DEVICE)
     own = {name: torch.ones(shape) for name, shape in free.job.shapes.items()}
     for node in (3, 5):
-        assert memories.before(JOB, plan, node, lambda *place: own) is own
+        assert memories.before(JOB, plan, node, lambda *place: Carried(own)) is own
 
 
 # -- appeals ---------------------------------------------------------------------------------------

@@ -247,7 +247,7 @@ def test_updates_follow_the_outer_rate_of_their_round(
 
 def test_a_trainers_damaged_memory_counts_as_lost(tmp_path: Path, tiny: HonestRound) -> None:
     """A payload encoded with it could not be redone by anybody, which would be called INVALID."""
-    name, seed = submission_name(JOB, 1, b"\1" * 32), b"\1" * 32
+    name = submission_name(JOB, 1, b"\1" * 32)
     raw = save_state(tiny.before)
     path = tmp_path / f"{name}.memory"
     with Journal(tmp_path / "journal") as journal:
@@ -263,7 +263,10 @@ def test_a_trainers_damaged_memory_counts_as_lost(tmp_path: Path, tiny: HonestRo
         )
 
         def kept() -> State | None:
-            return Trainer._memory(trainer, JOB, 1, seed)
+            secret = trainer.commitments.get(name)
+            if secret is None:
+                return None
+            return Trainer._copy(trainer, name, secret, "memory", tiny.job.shapes)
 
         assert kept() is None
         path.write_bytes(raw)

@@ -12,7 +12,7 @@ import pytest
 
 from agents.jobs.job import JobContext
 from agents.jobs.publish import publish_job
-from agents.rounds.codec_memory import Kept
+from agents.rounds.carried import Carried, Kept
 from agents.rounds.plan import Plan
 from agents.rounds.proof import ProofOfComputation
 from agents.rounds.work import Producer
@@ -51,7 +51,7 @@ def produced(folder: Path, **changes: Any) -> tuple[list[dict[str, Any]], float,
             metrics=metrics,
             journal=journal,
         )
-        memories: Any = SimpleNamespace(before=lambda *_: None)
+        memories: Any = SimpleNamespace(carried=lambda *_: Carried())
         shop = Producer(context, memories, SimpleNamespace(), DEVICE)  # type: ignore[arg-type]
         view: Any = SimpleNamespace(job_id=JOB, round_id=ROUND, round=round_)
         kept: Kept = lambda *_: None  # noqa: E731
