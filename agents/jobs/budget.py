@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -43,7 +43,6 @@ _LOGITS = 4  # logits, their exponentials, and the gradients of both
 _CODES = 6  # a code, its gradient, their messages and roundings, in numbers of a code
 _WHOLE = 4  # who evaluates: weights, room for gradients, the state they come from, the update
 _VELOCITY = 2  # of an outer step with momentum, before and after it
-_GATHERED = 2 * 2  # of an inner optimizer that goes on: two moments, before and after the round
 _OWED = 2  # of compressed sharing, what is owed and what a payload says
 _BATCHES = 2  # the inputs and the targets of the batch in hand, beside the round's
 _SHARE = 0.75  # of the machine's memory; the rest is for everything else that runs there
@@ -137,21 +136,10 @@ def check_whole(spec: JobSpec, shapes: Shapes, memory: int) -> None:
     _refuse_beyond("evaluating all stages together", asked, memory)
 
 
-def check_spec(spec: JobSpec, shapes: Shapes, per_example: bool, memory: int) -> None:
-    """Raise SpecError if a machine can't train this in `memory` bytes."""
-    asked = needs(spec, shapes, per_example)
-    asked = replace(asked, weights=asked.weights + _FLOAT * _lasting(spec, shapes))
+def check_spec(spec: JobSpec, asked: Needs, memory: int) -> None:
+    """Raise SpecError if a machine can't train this in `memory` bytes. `asked`: what it takes."""
     _refuse_beyond("training", asked, memory)
     _check_rows(spec)
-
-
-def _lasting(spec: JobSpec, shapes: Shapes) -> int:
-    """Numbers that go from one round into the next beside the weights, before and after a round."""
-    parameters = sum(math.prod(shape) for shape in shapes.values())
-    velocity = _VELOCITY * parameters if spec.outer_momentum else 0
-    if spec.optimizer.inner_state == "zero":
-        return velocity
-    return velocity + _GATHERED * parameters
 
 
 def _refuse_beyond(what: str, asked: Needs, memory: int) -> None:

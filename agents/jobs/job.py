@@ -22,6 +22,7 @@ from agents.jobs.budget import (
 )
 from agents.jobs.compatible import check_together, fitted
 from agents.jobs.outer_step import kept_shapes, start
+from agents.jobs.role_memory import training_needs
 from agents.mechanisms import codec, merge, mode, privacy, score, verify
 from agents.mechanisms.codec import Codec
 from agents.mechanisms.merge import Merge
@@ -144,7 +145,8 @@ class JobContext:
         per_example = self.privacy.unit == "example"
         self._memory = memory_here() if memory is None else memory
         if self.slices is None:
-            check_spec(spec, self.shapes, per_example, self._memory)
+            asked = training_needs(spec, self.shapes, self.codec, per_example)
+            check_spec(spec, asked, self._memory)
         else:
             check_stages(spec, self.slices, self._stages, self._memory)
         try:

@@ -58,6 +58,18 @@ class _Sizes:
         return max(2 * self.owed, self.owed + 2 * self.gathered)
 
 
+def training_needs(spec: JobSpec, shapes: Shapes, codec: Codec, per_example: bool) -> Needs:
+    """What a node takes that trains, from the model in hand to the payload it sends.
+
+    `per_example`: with a gradient for each example of a chunk, as differential privacy of examples
+    needs them.
+    """
+    whole = role_needs("trainer", spec, shapes, codec, 0)
+    if not per_example:
+        return whole
+    return max(whole, needs(spec, shapes, per_example), key=lambda asked: asked.memory)
+
+
 def role_needs(role: str, spec: JobSpec, shapes: Shapes, codec: Codec, payloads: int) -> Needs:
     """What a role takes for a round. `payloads`: how many nodes reveal one.
 

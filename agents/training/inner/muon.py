@@ -135,9 +135,9 @@ class _Stack:
     @torch.no_grad()
     def step(self, hyper: Hyperparameters, choice: MuonChoice) -> None:
         kept, rate = choice.momentum, hyper.lr * choice.lr_ratio
-        fresh = torch.stack(self._grads)
-        self.momentum.lerp_(fresh, 1.0 - kept)
-        change = orthogonalised(fresh.lerp_(self.momentum, kept), _DTYPES[choice.newton_schulz])
+        fresh = torch.stack(self._grads).mul_(1.0 - kept)
+        self.momentum.mul_(kept).add_(fresh)
+        change = orthogonalised(fresh.add_(self.momentum * kept), _DTYPES[choice.newton_schulz])
         change.mul_(rate * _SCALE * math.sqrt(change.shape[-1]))
         for value, part in zip(self._values, change, strict=True):
             value.mul_(1.0 - rate * hyper.weight_decay).sub_(part)

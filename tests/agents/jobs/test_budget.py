@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -86,40 +85,19 @@ def test_weights_and_a_batch_by_hand() -> None:
 def test_a_spec_beyond_the_machine_is_refused(changes: dict[str, Any], words: str) -> None:
     spec = spec_of(**changes)
     with pytest.raises(SpecError, match=words):
-        check_spec(spec, template(spec.model), False, 8 * GIB)
+        check_spec(spec, needs(spec, template(spec.model)), 8 * GIB)
 
 
 def test_the_limit_is_the_last_byte() -> None:
     spec = spec_of()
-    shapes = template(spec.model)
-    asked = needs(spec, shapes).memory
-    check_spec(spec, shapes, False, asked)
+    asked = needs(spec, template(spec.model))
+    check_spec(spec, asked, asked.memory)
     with pytest.raises(SpecError, match="training takes about"):
-        check_spec(spec, shapes, False, asked - 1)
+        check_spec(spec, asked, asked.memory - 1)
     rows = spec_of(
         batches_per_round=MAX_ROUND_ROWS // 32, optimizer={"batch_size": 32, "seq_len": 2}
     )
-    check_spec(rows, shapes, False, 8 * GIB)
-
-
-@pytest.mark.parametrize(
-    ("changes", "copies"),
-    [
-        ({"optimizer": {"inner_state": "kept"}}, 4),
-        ({"outer": {"rate": 1.0, "momentum": 0.5}}, 2),
-        ({"optimizer": {"inner_state": "kept"}, "outer": {"rate": 1.0, "momentum": 0.5}}, 6),
-    ],
-    ids=["moments, before and after", "velocity, before and after", "both"],
-)
-def test_what_lasts_from_round_to_round_is_counted(changes: dict[str, Any], copies: int) -> None:
-    spec = spec_of(**changes)
-    shapes = template(spec.model)
-    plain = needs(spec, shapes).memory
-    parameters = sum(math.prod(shape) for shape in shapes.values())
-    asked = plain + 4 * copies * parameters
-    check_spec(spec, shapes, False, asked)
-    with pytest.raises(SpecError, match="this machine has"):
-        check_spec(spec, shapes, False, asked - 1)
+    check_spec(rows, asked, 8 * GIB)
 
 
 def test_a_batch_may_not_ask_for_more_shards_than_are_fetched() -> None:

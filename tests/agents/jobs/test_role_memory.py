@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agents.jobs.budget import needs
-from agents.jobs.role_memory import ROLES, role_needs
+from agents.jobs.job import JobContext
+from agents.jobs.role_memory import ROLES, role_needs, training_needs
 from agents.mechanisms import codec as codecs
 from agents.storage.cid import cid_of_bytes
-from agents.training.spec import JobSpec
+from agents.storage.embedded import EmbeddedStore
+from agents.training.spec import JobSpec, SpecError
+from tests.stage.memory.honest_round import make_tiny_job
 
 SHAPES = {"a": (10, 20), "b": (20,)}
 P = 220
@@ -59,6 +63,30 @@ def test_a_trainer_with_a_memory_by_hand() -> None:
     sending = 2 * P + P + wire(SPARSE) + P + P + (P + 4 * P)
     kept = {"inner_state": "kept"}
     assert numbers("trainer", SPARSE, optimizer=kept) == (4 + 2) * P + sending
+
+
+def test_training_is_a_trainers_round_or_the_gradients_of_examples() -> None:
+    plain = training_needs(spec_of(), SHAPES, DENSE, per_example=False)
+    assert plain == role_needs("trainer", spec_of(), SHAPES, DENSE, 0)
+    private = training_needs(spec_of(), SHAPES, DENSE, per_example=True)
+    assert private == needs(spec_of(), SHAPES, per_example=True)
+    assert private.memory > plain.memory
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"optimizer": {"batch_size": 2, "seq_len": 16, "inner_state": "kept"}}, {"outer": {}}],
+    ids=["plain", "kept inner state", "velocity"],
+)
+def test_a_job_is_refused_where_a_whole_round_does_not_fit(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    tiny = make_tiny_job(EmbeddedStore(tmp_path), **changes)
+    spec, job = tiny.job.spec, tiny.job
+    asked = training_needs(spec, job.shapes, job.codec, per_example=False).memory
+    JobContext(spec, tiny.store, memory=asked)
+    with pytest.raises(SpecError, match="training takes about"):
+        JobContext(spec, tiny.store, memory=asked - 1)
 
 
 def test_an_aggregator_by_hand() -> None:

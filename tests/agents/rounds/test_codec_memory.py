@@ -15,26 +15,23 @@ from agents.protocol.numbers import Violation
 from agents.rounds.carried import Carried
 from agents.rounds.codec_memory import Memories
 from agents.rounds.models import Models
-from agents.rounds.plan import Plan, Plans
+from agents.rounds.plan import Plans
 from agents.rounds.submissions import fetch
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import StoreError
-from agents.training.assignment import assign, next_carry
 from agents.training.state import State
 from agents.verify.spot_checks import reexecute
 from tests.stage.memory.honest_round import (
     DEVICE,
     NODES,
     SEED,
-    WEIGHTS,
-    ChainFacts,
     HonestRound,
     make_honest_round,
     make_work,
 )
+from tests.stage.memory.honest_run import SECOND, HonestRun
 
 SPARSE = {"codec": "sparse", "codec_options": {"memory_rounds": 2}, "merge": "mean"}
-SECOND = b"\x22" * 32
 
 
 @pytest.fixture(scope="module")
@@ -48,31 +45,15 @@ def same(one: State | None, other: State | None) -> bool:
     return all(torch.equal(one[name], other[name]) for name in one)
 
 
-class Run:
-    """Rounds of one job, played honestly, with each node's memory kept as a trainer keeps it."""
+class Run(HonestRun):
+    """With each node's memory kept as a trainer keeps it."""
 
     def __init__(self, tiny: HonestRound) -> None:
-        """One round is final, in which everyone was accepted."""
-        self.tiny, self.facts = tiny, ChainFacts(tiny.published)
-        self.facts.open(1, SEED)
-        outcome = tiny.compute(tiny.honest())
-        self.facts.record(1, outcome, tiny.store)
+        super().__init__(tiny)
         self.kept: dict[int, State | None] = {}
         for node, work in tiny.works.items():
             decoded = tiny.job.codec.decode(work.payload, tiny.job.shapes, tiny.plan.manifest.seed)
             self.kept[node] = tiny.job.codec.remember(work.gradient, None, decoded)
-        self.before = outcome.state
-        self.carry, self.cursor = next_carry(tiny.plan.manifest, NODES)
-
-    def next(self, seed: bytes, step: int, number: int) -> Plan:
-        self.facts.open(number, seed)
-        manifest = assign(seed, NODES, WEIGHTS, self.tiny.job.spec, self.carry, self.cursor)
-        return Plan(manifest, step, self.carry, self.cursor)
-
-    def memories(self) -> Memories:
-        models = Models(self.facts, self.tiny.store)
-        plans = Plans(self.facts, models)
-        return Memories(self.facts, self.tiny.store, models, plans, DEVICE)
 
 
 @pytest.fixture

@@ -11,52 +11,33 @@ import pytest
 
 from agents.protocol.numbers import Violation
 from agents.rounds.carried import Carried
-from agents.rounds.codec_memory import Memories
-from agents.rounds.models import Models
-from agents.rounds.plan import Plan, Plans
+from agents.rounds.plan import Plan
 from agents.rounds.submissions import fetch
 from agents.storage.embedded import EmbeddedStore
-from agents.training.assignment import assign, next_carry
+from agents.training.assignment import next_carry
 from agents.training.state import State, model_hash
 from agents.verify.spot_checks import reexecute
 from tests.stage.memory.honest_round import (
     DEVICE,
     NODES,
     SEED,
-    WEIGHTS,
-    ChainFacts,
     HonestRound,
     HonestWork,
     make_honest_round,
     make_work,
 )
+from tests.stage.memory.honest_run import THIRD, HonestRun
 
 OPTIMIZER = {"batch_size": 2, "seq_len": 16, "inner_state": "kept", "inner_state_rounds": 2}
 MUON = {**OPTIMIZER, "inner": "muon"}
-SECOND, THIRD = b"\x22" * 32, b"\x33" * 32
 
 
-class Run:
-    """Rounds of one job in which everyone is honest and keeps its state as a trainer does."""
+class Run(HonestRun):
+    """With each node's work, whose state it keeps as a trainer does."""
 
     def __init__(self, tiny: HonestRound) -> None:
-        """One round is final, in which everyone was accepted."""
-        self.tiny, self.facts = tiny, ChainFacts(tiny.published)
-        self.facts.open(1, SEED)
-        outcome = tiny.compute(tiny.honest())
-        self.facts.record(1, outcome, tiny.store)
+        super().__init__(tiny)
         self.works = dict(tiny.works)
-        self.before = outcome.state
-        self.carry, self.cursor = next_carry(tiny.plan.manifest, NODES)
-
-    def plan(self, seed: bytes = SECOND, step: int = 1, number: int = 2) -> Plan:
-        self.facts.open(number, seed)
-        manifest = assign(seed, NODES, WEIGHTS, self.tiny.job.spec, self.carry, self.cursor)
-        return Plan(manifest, step, self.carry, self.cursor)
-
-    def memories(self) -> Memories:
-        models = Models(self.facts, self.tiny.store)
-        return Memories(self.facts, self.tiny.store, models, Plans(self.facts, models), DEVICE)
 
     def work(
         self, plan: Plan, node: int, inner: State | None, memory: State | None = None
@@ -69,7 +50,7 @@ class Run:
         outcome = tiny.compute(tiny.honest())
         self.facts.record(2, outcome, tiny.store)
         self.carry, self.cursor = next_carry(plan.manifest, NODES)
-        return self.plan(THIRD, 2, 3)
+        return self.next(THIRD, 2, 3)
 
     def found(self, plan: Plan, works: dict[int, HonestWork], node: int) -> Any:
         """What a verifier finds who does the node's work again."""
@@ -103,18 +84,18 @@ def test_a_first_round_starts_from_zero(run: Run) -> None:
 
 
 def test_a_verifier_finds_the_state_that_the_trainer_kept(run: Run) -> None:
-    plan, memories = run.plan(), run.memories()
+    plan, memories = run.next(), run.memories()
     for node in NODES:
         assert digest(memories.carried(1, plan, node).inner) == digest(run.works[node].inner)
     assert len({digest(run.works[node].inner) for node in NODES}) == len(NODES)
 
 
 def test_it_is_zero_again_after_so_many_rounds(run: Run) -> None:
-    assert run.memories().carried(1, replace(run.plan(), step=2), 5).inner is None
+    assert run.memories().carried(1, replace(run.next(), step=2), 5).inner is None
 
 
 def test_a_round_whose_work_was_invalid_leaves_nothing(run: Run) -> None:
-    plan = run.plan()
+    plan = run.next()
     run.facts.invalid.add((1, 5))
     assert run.memories().carried(1, plan, 5).inner is None
     assert run.memories().carried(1, plan, 8).inner is not None
@@ -123,7 +104,7 @@ def test_a_round_whose_work_was_invalid_leaves_nothing(run: Run) -> None:
 def test_a_verdict_that_comes_late_changes_what_was_found_before(run: Run) -> None:
     """A verifier that looked before a conviction, or before an appeal, agrees with one that did
     not: each asks which rounds count now."""
-    plan, memories = run.plan(), run.memories()
+    plan, memories = run.next(), run.memories()
     before = memories.carried(1, plan, 5).inner
     assert before is not None
     run.facts.invalid.add((1, 5))
@@ -133,12 +114,12 @@ def test_a_verdict_that_comes_late_changes_what_was_found_before(run: Run) -> No
 
 
 def test_a_trainers_own_copy_saves_it_the_work(run: Run) -> None:
-    plan, own = run.plan(), Carried(inner=run.works[5].inner)
+    plan, own = run.next(), Carried(inner=run.works[5].inner)
     assert run.memories().carried(1, plan, 5, lambda *place: own).inner is own.inner
 
 
 def test_work_from_the_kept_state_is_reproduced(run: Run) -> None:
-    plan = run.plan()
+    plan = run.next()
     works = {node: run.work(plan, node, run.works[node].inner) for node in NODES}
     for node in NODES:
         found = run.found(plan, works, node)
@@ -148,7 +129,7 @@ def test_work_from_the_kept_state_is_reproduced(run: Run) -> None:
 @pytest.mark.parametrize("lie", ["zero", "another's", "of a round that it skipped", "scaled"])
 def test_work_from_any_other_state_is_invalid(run: Run, lie: str) -> None:
     """A node can't choose what its momentum is: it has no state but what its own rounds gave."""
-    plan = run.plan()
+    plan = run.next()
     mine = run.works[5].inner
     assert mine is not None
     other = {
@@ -171,7 +152,7 @@ def test_codec_and_optimizer_advance_together(tmp_path: Path) -> None:
         store, optimizer=MUON, codec="sparse", codec_options=options, merge="mean"
     )
     run, job = Run(tiny), tiny.job
-    plan, seed = run.plan(), SEED
+    plan, seed = run.next(), SEED
     owed = {}
     for node, work in run.works.items():
         decoded = job.codec.decode(work.payload, job.shapes, seed)

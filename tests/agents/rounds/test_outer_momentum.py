@@ -11,11 +11,9 @@ import torch
 from agents.jobs.model_files import read_model
 from agents.jobs.outer_step import weights_of
 from agents.rounds.models import Models
-from agents.rounds.plan import Plan
 from agents.rounds.submissions import fetch
 from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
-from agents.training.assignment import assign, next_carry
 from agents.training.outer import VELOCITY
 from agents.training.spec import JobSpec, SpecError
 from agents.training.state import load_state, model_hash
@@ -23,16 +21,13 @@ from agents.verify.spot_checks import reexecute
 from tests.stage.memory.honest_round import (
     DEVICE,
     NODES,
-    SEED,
-    WEIGHTS,
-    ChainFacts,
     HonestRound,
     make_honest_round,
     make_work,
 )
+from tests.stage.memory.honest_run import SECOND, HonestRun
 
 RATE, MOMENTUM = 0.5, 0.5  # halves are exact in fp32, so the values by hand are too
-SECOND = b"\x22" * 32
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +43,8 @@ def test_a_job_starts_without_velocity(tiny: HonestRound) -> None:
 
 
 def test_two_rounds_give_what_nesterov_gives_by_hand(tiny: HonestRound) -> None:
-    first = tiny.compute(tiny.honest())
-    carry, cursor = next_carry(tiny.plan.manifest, NODES)
-    facts = ChainFacts(tiny.published)
-    facts.open(1, SEED)
-    facts.record(1, first, tiny.store)
-    plan = Plan(assign(SECOND, NODES, WEIGHTS, tiny.job.spec, carry, cursor), 1, carry, cursor)
+    run = HonestRun(tiny)
+    first, plan = run.first, run.next()
     works = {node: make_work(tiny.job, plan, first.state, node) for node in NODES}
     later = replace(tiny, plan=plan, before=first.state, works=works)
     submissions = [fetch(later.reveal(node), tiny.job, tiny.store, SECOND) for node in NODES]
@@ -75,7 +66,7 @@ def test_two_rounds_give_what_nesterov_gives_by_hand(tiny: HonestRound) -> None:
     assert first.checkpoint is not None
     read = load_state(first.checkpoint, tiny.job.kept_shapes())
     assert model_hash(read) == first.model
-    models = Models(facts, tiny.store)
+    models = Models(run.facts, tiny.store)
     assert model_hash(models.at(1, first.model)) == first.model
 
 

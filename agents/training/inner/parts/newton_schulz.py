@@ -5,12 +5,6 @@ With X / |X| = U S V^T, each of five steps maps X to a X + (b X X^T + c (X X^T)^
 singular value s goes through a s + b s^3 + c s^5. The coefficients are Keller Jordan's
 (kellerjordan.github.io/posts/muon): steep at 0, and never settling, so the values end in a band
 around 1 and not at 1.
-
-All powers of X X^T commute. So of a wide X the steps are taken on its Gram matrix alone: with
-G = X X^T and Q = a I + b G + c G^2 the next G is Q G Q, and the product of all Q is applied to X at
-the end. Two of eleven products with X remain. In fp32 a rounding moves the result by less than 1e-3
-then, where singular values fall to nothing, and by less than 1e-4 with products one by one. In bf16
-it would move it further than is of use, so there all products are taken with X.
 """
 
 from __future__ import annotations
@@ -21,7 +15,6 @@ from torch import Tensor
 STEPS = 5
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _LEAST_NORM = 1e-7
-_WIDE = 2  # columns over rows from which the Gram side takes fewer operations
 
 
 @torch.no_grad()
@@ -40,29 +33,8 @@ def orthogonalised(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tens
     a, b, c = COEFFICIENTS
     norms = torch.linalg.vector_norm(matrices, dim=(-2, -1), keepdim=True)
     x = (matrices / norms.clamp_(min=_LEAST_NORM)).to(dtype)
-    if dtype == torch.float32 and x.shape[-1] >= _WIDE * x.shape[-2]:
-        return torch.bmm(_together(torch.bmm(x, x.mT)), x)
     for _ in range(STEPS):
         gram = torch.bmm(x, x.mT)
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     result: Tensor = x.float()
     return result
-
-
-def _together(gram: Tensor) -> Tensor:
-    """What all steps together multiply X with. ``gram``: X X^T, fp32 [k, m, m], overwritten."""
-    a, b, c = COEFFICIENTS
-    factor, spare = torch.empty_like(gram), torch.empty_like(gram)
-    product = torch.empty_like(gram)
-    for step in range(STEPS):
-        torch.baddbmm(gram, gram, gram, beta=b, alpha=c, out=factor)
-        factor.diagonal(dim1=-2, dim2=-1).add_(a)
-        if step == 0:
-            product.copy_(factor)
-        else:
-            torch.bmm(factor, product, out=spare)
-            product, spare = spare, product
-        if step < STEPS - 1:
-            torch.bmm(factor, gram, out=spare)
-            torch.bmm(spare, factor, out=gram)
-    return product

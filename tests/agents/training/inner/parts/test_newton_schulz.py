@@ -7,7 +7,6 @@ import math
 
 import pytest
 import torch
-from torch.profiler import ProfilerActivity, profile
 
 from agents.training.inner.parts.newton_schulz import COEFFICIENTS, STEPS, orthogonalised
 
@@ -44,42 +43,10 @@ def test_an_ill_conditioned_matrix_is_mapped_value_by_value_and_keeps_its_vector
     for _ in range(STEPS):
         expected = a * expected + b * expected**3 + c * expected**5
     left, _, right = torch.linalg.svd(given[0].double(), full_matrices=False)
-    torch.testing.assert_close(left.T @ found @ right.T, torch.diag(expected), rtol=0, atol=1e-3)
+    torch.testing.assert_close(left.T @ found @ right.T, torch.diag(expected), rtol=0, atol=1e-4)
     large = values >= 0.0021 * float(torch.linalg.vector_norm(values))
     assert expected[large].min() > 0.681
     assert expected[large].max() < 1.203
-
-
-def test_the_gram_side_is_taken_from_twice_as_many_columns_on_and_maps_alike() -> None:
-    """A column of zeros more changes nothing but the side that is taken."""
-    for rows, columns in ((8, 15), (64, 127)):
-        given = torch.randn(2, rows, columns, generator=torch.Generator().manual_seed(3))
-        wide = torch.cat([given, torch.zeros(2, rows, 1)], dim=-1)
-        with profile(activities=[ProfilerActivity.CPU]) as narrow_seen:
-            narrow = orthogonalised(given)
-        with profile(activities=[ProfilerActivity.CPU]) as wide_seen:
-            found = orthogonalised(wide)
-        torch.testing.assert_close(found[..., :-1], narrow, rtol=0, atol=1e-5)
-        assert not found[..., -1].any()
-        assert _additions(narrow_seen) == 2 * _additions(wide_seen) == 2 * STEPS
-
-
-def _additions(seen: profile) -> int:
-    return sum(one.count for one in seen.key_averages() if one.key == "aten::baddbmm")
-
-
-def test_the_gram_side_stays_near_at_any_condition() -> None:
-    """Beside products in float64, of values that fall to nothing and of a matrix of rank one."""
-    for values in (torch.logspace(0, -12, 64), torch.cat([torch.ones(1), torch.zeros(63)])):
-        given = matrix_of(values, 352)
-        a, b, c = COEFFICIENTS
-        exact = given.double() / torch.linalg.vector_norm(given.double())
-        for _ in range(STEPS):
-            gram = exact @ exact.mT
-            exact = a * exact + (b * gram + c * gram @ gram) @ exact
-        found = orthogonalised(given)
-        assert torch.isfinite(found).all()
-        torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e-3)
 
 
 def test_bf16_products_stay_near_those_of_fp32() -> None:
