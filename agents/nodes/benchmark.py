@@ -17,8 +17,9 @@ notice with probability at least 1 - (1 - phi)^q (drawing without repetition can
 On a CPU the score is that of one core, which is what exact replay uses for training too.
 
 The time is the chain's: from the block of the request to that of the answer, whole blocks. So a
-node works for `BLOCKS` blocks at least: what it waits for its seed and for its answer to be mined
-varies by a block, which is then less than a tenth of the whole, and equal machines score alike.
+node works for 20 blocks at least (`trainer.benchmark_blocks`): what it waits for its seed and for
+its answer to be mined varies by a block, which is then less than a tenth of the whole, and equal
+machines score alike.
 
 Limit: work split over P machines needs only P - 1 invented starting states, hence P - 1 wrong
 chunks, and is found with probability about q (P - 1) / units. The spot check bounds skipped work
@@ -48,7 +49,6 @@ SIZE = 256
 DEPTH = 16
 MAX_UNITS = 1 << 20
 MOST_UNITS = 1_000_000  # that NodeBenchmarks takes
-BLOCKS = 20
 _DOMAIN = b"menagerie/benchmark/v1"
 _ARTEFACT = re.compile(rb'\["[0-9a-f]{64}"(?:,"[0-9a-f]{64}")*\]')
 _DIGEST = re.compile(rb"[0-9a-f]{64}")

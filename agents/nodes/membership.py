@@ -175,5 +175,6 @@ class Membership:
     def _seconds(self, left: float) -> float:
         """How long to work: as set, but for so many blocks that one more or less is within a tenth.
         `left`: seconds of the window, of which half is for the answer to be mined in."""
-        blocks = benchmark.BLOCKS * max(1.0, self._context.sender.block_s)
-        return min(max(self._context.settings.trainer.benchmark_s, blocks), max(left / 2, 0.0))
+        settings = self._context.settings.trainer
+        blocks = settings.benchmark_blocks * max(1.0, self._context.sender.block_s)
+        return min(max(settings.benchmark_s, blocks), max(left / 2, 0.0))

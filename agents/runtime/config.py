@@ -48,7 +48,13 @@ class TrainerSettings(_Section):
     compile: bool = Field(False, description="Compile the model before training")
     attestation: Path | None = Field(None, description="Opaque TEE attestation file to publish")
     benchmark_s: float = Field(
-        3.0, gt=0, le=600, description="Seconds of benchmark work to do, if more than 20 blocks"
+        3.0, gt=0, le=600, description="Seconds of benchmark work to do, or more: the next setting"
+    )
+    benchmark_blocks: int = Field(
+        20,
+        ge=0,
+        le=1_000,
+        description="Blocks that it lasts at least; with fewer, a score is less exact and lower",
     )
     register_stake: int | None = Field(
         None, ge=1, description="Register by itself with this many ZOO (default: the owner does)"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,25 @@ def _shape(item: Mapping[str, Any], value: Any) -> Any:
         return [_shape(element, part) for part in value]
     if kind == "tuple":
         return _named(item.get("name") or "Struct", item["components"], value)
-    return to_checksum_address(value) if kind == "address" else value
+    return _checksummed(value) if kind == "address" else value
+
+
+@lru_cache(maxsize=16_384)
+def _checksummed(address: str) -> str:
+    # Takes a keccak of its own, and a network has few addresses that events name again and again.
+    return to_checksum_address(address)
 
 
 def _named(title: str, items: Sequence[Mapping[str, Any]], values: Iterable[Any]) -> Any:
-    names = [item.get("name") or f"field{i}" for i, item in enumerate(items)]
-    maker = namedtuple(title if title.isidentifier() else "Struct", names, rename=True)  # type: ignore[misc]
+    names = tuple(item.get("name") or f"field{i}" for i, item in enumerate(items))
+    maker = _named_tuple(title if title.isidentifier() else "Struct", names)
     return maker(*(_shape(item, value) for item, value in zip(items, values, strict=True)))
+
+
+@lru_cache(maxsize=1_024)
+def _named_tuple(title: str, names: tuple[str, ...]) -> Any:
+    # Python compiles a class for each: a third of a millisecond.
+    return namedtuple(title, names, rename=True)
 
 
 @dataclass(frozen=True)
@@ -60,6 +72,10 @@ class Function:
     @cached_property
     def _inputs(self) -> list[str]:
         return [abi_type(item) for item in self.abi["inputs"]]
+
+    @cached_property
+    def _outputs(self) -> list[str]:
+        return [abi_type(item) for item in self.abi["outputs"]]
 
     @cached_property
     def selector(self) -> bytes:
@@ -95,7 +111,7 @@ class Function:
         if not outputs:
             return None
         try:
-            values = decode([abi_type(item) for item in outputs], data)
+            values = decode(self._outputs, data)
         except (DecodingError, ValueError) as error:
             raise ConfigError(
                 f"{self.label} answered {len(data)} bytes that do not fit its ABI ({error}). The "
@@ -127,6 +143,11 @@ class EventType:
     abi: Mapping[str, Any]
 
     @cached_property
+    def _plain(self) -> list[tuple[Mapping[str, Any], str]]:
+        """The fields that are in a log's data, each with its type."""
+        return [(item, abi_type(item)) for item in self.abi["inputs"] if not item["indexed"]]
+
+    @cached_property
     def topic(self) -> bytes:
         """Keccak of the event's signature: its first topic."""
         kinds = ",".join(abi_type(item) for item in self.abi["inputs"])
@@ -148,10 +169,9 @@ class EventType:
     def decode(self, log: Mapping[str, Any]) -> Event:
         """Return the event in a JSON-RPC log object. Raises ConfigError if it does not fit."""
         inputs = self.abi["inputs"]
-        plain = [item for item in inputs if not item["indexed"]]
         try:
-            data = decode([abi_type(item) for item in plain], _bytes(log["data"]))
-            args = {i["name"]: _shape(i, v) for i, v in zip(plain, data, strict=True)}
+            data = decode([kind for _, kind in self._plain], _bytes(log["data"]))
+            args = {i["name"]: _shape(i, v) for (i, _), v in zip(self._plain, data, strict=True)}
             indexed = [item for item in inputs if item["indexed"]]
             for item, topic in zip(indexed, log["topics"][1:], strict=True):
                 # A dynamic indexed value is on chain as its hash only.
@@ -163,7 +183,7 @@ class EventType:
         return Event(
             name=self.abi["name"],
             args={item["name"]: args[item["name"]] for item in inputs},
-            address=to_checksum_address(log["address"]),
+            address=_checksummed(log["address"]),
             block=int(log["blockNumber"], 16),
             block_hash=_bytes(log["blockHash"]),
             tx_hash=_bytes(log["transactionHash"]),

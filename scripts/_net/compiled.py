@@ -7,12 +7,14 @@ compiler and snekmate versions), so a stale artefact cannot be deployed.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -54,16 +56,32 @@ def deployables(root: Path = ROOT) -> list[Path]:
 def compile_contracts(root: Path = ROOT, cache: Path = CACHE) -> dict[str, Artefact]:
     """Return the artefacts of all deployables by name, from the cache when nothing changed.
 
-    Raises CompileError with the compiler's message.
+    Of several processes one compiles, and the others wait for it. Raises CompileError with the
+    compiler's message.
     """
     stored = cache / f"{_fingerprint(root)}.json"
-    if stored.is_file():
-        raw = json.loads(stored.read_text())
-        return {name: Artefact(**fields) for name, fields in raw.items()}
+    if not stored.is_file():
+        with alone(cache / "lock"):
+            if not stored.is_file():
+                return _build(root, stored)
+    raw = json.loads(stored.read_text())
+    return {name: Artefact(**fields) for name, fields in raw.items()}
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Wait until no other process is in a block with this file, which is made if need be."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(root: Path, stored: Path) -> dict[str, Artefact]:
+    """Compile all, and keep them in a file of their own in place of older ones."""
     with ThreadPoolExecutor() as pool:
         built = {a.name: a for a in pool.map(lambda path: _compile(path, root), deployables(root))}
-    cache.mkdir(parents=True, exist_ok=True)
-    for old in cache.glob("*.json"):
+    for old in stored.parent.glob("*.json"):
         old.unlink(missing_ok=True)
     partial = stored.with_suffix(f".{id(built)}.tmp")
     partial.write_text(json.dumps({name: asdict(artefact) for name, artefact in built.items()}))

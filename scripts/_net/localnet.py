@@ -30,6 +30,7 @@ from web3.logs import DISCARD
 
 from agents.jobs.publish import Published, Terms
 from agents.protocol.consent import operator_consent
+from agents.runtime.config import TrainerSettings
 from agents.runtime.roles import PACKAGE
 from agents.runtime.wallet import create_keystore
 from agents.training.determinism import pinned_environment
@@ -49,7 +50,6 @@ from scripts._net.plan import carry_out, estimated, planned
 from scripts._net.processes import Process, Supervisor, free_port
 from scripts._net.rpc_node import RpcNode
 
-_BENCHMARK_BLOCKS = 20  # agents.nodes.benchmark.BLOCKS, which would load torch
 # An executor of redundant tasks is registered as a trainer. Without a benchmark it is in no round.
 _KNOWN_POSTS = 3  # that each trainer asks where the others are
 ROLES = {"trainer": 1, "verifier": 2, "aggregator": 4, "executor": 1}
@@ -104,7 +104,8 @@ class LocalnetSettings:
             self,
             # Twice what a benchmark takes, with room for its verdicts.
             benchmark_window=max(
-                roomy(self.benchmark_window, block_s), math.ceil(4 * _BENCHMARK_BLOCKS * block_s)
+                roomy(self.benchmark_window, block_s),
+                math.ceil(4 * TrainerSettings().benchmark_blocks * block_s),
             ),
             tasks=self.tasks.paced(block_s),
         )

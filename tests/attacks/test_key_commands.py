@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sponsor at a terminal: encrypted data from `keys new` to the name of who leaked keys."""
+"""A sponsor at a terminal: encrypted data from `keys new` to the name of who leaked keys.
+
+`keys new` and `keys serve` are typed with `ape run`; the rest runs in this process.
+"""
 
 from __future__ import annotations
 
@@ -64,24 +67,22 @@ def test_a_sponsor_gives_keys_and_finds_who_leaked_them(
         serve = f"ape run keys serve {chain} --account me {job} --key {key} --once --yes {files}"
         said = terminal.type(serve)
         assert f"Round 1: node {ann.node_id} was given keys of" in said
-        assert "was given" not in terminal.type(serve), "nobody is served twice"
+        assert "was given" not in terminal.here(serve), "nobody is served twice"
         reading = f"{chain} {job}"
-        assert f"node {bob.node_id}" in terminal.type(f"ape run keys list {reading} {files}")
+        assert f"node {bob.node_id}" in terminal.here(f"keys list {reading} {files}")
 
         held = access[ann].keys_of_shards(job, ann.node_id)
         leak = tmp_path / "leak.txt"
         leak.write_text("\n".join(key.hex() for key in held.values()))
-        named = terminal.type(f"ape run keys leaked {reading} {leak} {files}")
+        named = terminal.here(f"keys leaked {reading} {leak} {files}")
         assert f"Who had been given all of them: node {ann.node_id}; and the sponsor." in named
         both = {**held, **access[bob].keys_of_shards(job, bob.node_id)}
         leak.write_text("\n".join(key.hex() for key in both.values()))
-        said = terminal.type(f"ape run keys leaked {reading} {leak} {files}")
+        said = terminal.here(f"keys leaked {reading} {leak} {files}")
         assert "several put theirs together" in said
         leak.write_text("ab" * 32)
-        said = terminal.type(f"ape run keys leaked {reading} {leak} {files}")
+        said = terminal.here(f"keys leaked {reading} {leak} {files}")
         assert "None of these 1 keys opens a shard" in said
         leak.write_text("crane")
-        assert "keys in hex" in terminal.type(
-            f"ape run keys leaked {reading} {leak} {files}", fails=True
-        )
+        assert "keys in hex" in terminal.here(f"keys leaked {reading} {leak} {files}", fails=True)
         people.job = own

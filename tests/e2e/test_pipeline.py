@@ -27,7 +27,7 @@ from agents.storage.canonical import loads
 from scripts._net.localnet import LocalnetSettings
 from scripts._report.history import History
 from scripts._report.verdict import check_cheats
-from tests.e2e.conftest import AGENT_ROLES, AGENTS
+from tests.e2e.conftest import AGENT_ROLES, AGENTS, SHORT_BENCHMARK
 from tests.stage.memory.tiny_specs import tiny_model
 from tests.stage.network import TERMS, LocalNetwork
 
@@ -51,7 +51,7 @@ SPEC: dict[str, Any] = {
 }
 # A killed miner is waited for: on a busy machine it is half a minute until it is back, and one that
 # came back to an epoch that is over would have no passes.
-TIMES = {"benchmark_s": 0.2, "answer_s": 3.0, "linger_s": 40.0, "gather_s": 30.0}
+TIMES = {**SHORT_BENCHMARK, "answer_s": 3.0, "linger_s": 40.0, "gather_s": 30.0}
 SETTINGS = LocalnetSettings(
     trainers=5,
     verifiers=2,

@@ -25,7 +25,7 @@ SETTINGS = LocalnetSettings(
     executors=1,
     members=3,
     threshold=2,
-    agent={"device": "cpu", "trainer": {"benchmark_s": 0.2}},
+    agent={"device": "cpu", "trainer": {"benchmark_s": 0.2, "benchmark_blocks": 0}},
 )
 _IDLE_BLOCKS = 15
 _ROUNDS = 4

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -11,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from scripts._net.compiled import ROOT, alone
+
 ISLAND = ROOT / "scripts/_web/island"
 BUILT = ROOT / "scripts/_web/pages/static/island"
 _LOCK = ROOT / ".build/island.lock"
@@ -32,9 +32,7 @@ def built_island() -> Path:
             "The page's script needs Node.js 18 or newer and its packages; install Node.js, then "
             "run `make setup`."
         )
-    _LOCK.parent.mkdir(exist_ok=True)
-    with _LOCK.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(_LOCK):
         sources = [ISLAND / "build.mjs", ISLAND / "package.json", *(ISLAND / "src").rglob("*.ts")]
         main = BUILT / "main.js"
         newest = max(path.stat().st_mtime for path in sources)

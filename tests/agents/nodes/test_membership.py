@@ -6,12 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from agents.nodes import benchmark, membership
 from agents.nodes.membership import Membership
 from agents.protocol.network import Network
+from agents.runtime.config import TrainerSettings
 from agents.storage.embedded import EmbeddedStore
 from scripts._net.anvil import start_anvil
 from scripts._net.processes import Supervisor
@@ -32,7 +35,7 @@ def test_work_for_a_time_is_the_same_chain_of_chunks() -> None:
 @pytest.mark.parametrize("block_s", [1, 2, 12])
 def test_a_block_more_or_less_is_within_a_tenth(block_s: int) -> None:
     """Wherever in a block the work begins and ends: scores of equal machines, by the formula."""
-    work = benchmark.BLOCKS * block_s
+    work = TrainerSettings().benchmark_blocks * block_s
     scores = []
     for late in (0.01, 0.3, 0.6, 0.99):  # of a block: when the seed's block is seen
         for slow in (-0.004, 0.0, 0.004):  # the last chunk ends a little earlier or later
@@ -48,18 +51,39 @@ def test_a_block_more_or_less_is_within_a_tenth(block_s: int) -> None:
     assert max(scores) / min(scores) < 1.1
 
 
+@pytest.mark.parametrize(
+    ("settings", "block_s", "left", "seconds"),
+    [
+        ({}, 0.0, 3_600.0, 20.0),  # the pace of the blocks is not known yet
+        ({}, 12.0, 3_600.0, 240.0),
+        ({}, 12.0, 300.0, 150.0),  # half of the window is for the answer to be mined in
+        ({"benchmark_s": 50.0}, 2.0, 3_600.0, 50.0),
+        ({"benchmark_blocks": 30}, 2.0, 3_600.0, 60.0),
+        ({"benchmark_s": 0.2, "benchmark_blocks": 0}, 2.0, 3_600.0, 0.2),
+    ],
+)
+def test_the_work_lasts_twenty_blocks_unless_the_settings_say_otherwise(
+    settings: dict[str, Any], block_s: float, left: float, seconds: float
+) -> None:
+    context: Any = SimpleNamespace(
+        settings=SimpleNamespace(trainer=TrainerSettings(**settings)),
+        sender=SimpleNamespace(block_s=block_s),
+    )
+    unused: Any = None
+    assert Membership(unused, context, unused, "cpu")._seconds(left) == seconds
+
+
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[People, Membership]]:
     """A registered trainer's agent, whose work is short."""
     monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
-    monkeypatch.setattr(benchmark, "BLOCKS", 0)
     with Supervisor(tmp_path / "logs") as supervisor, ExitStack() as stack:
         people = found(
             start_anvil(supervisor, tmp_path).url, ("ann",), measured=lambda people, node: None
         )
         people.chain.warp(3_600)
         agents, store = RunningAgents(people, tmp_path, stack), EmbeddedStore(tmp_path / "store")
-        short = {"benchmark_s": 0.05}
+        short = {"benchmark_s": 0.05, "benchmark_blocks": 0}
         context = agents.begin(people.nodes["ann"], "trainer", device="cpu", trainer=short)
         yield people, Membership(Network(context.chain, context.deployment), context, store, "cpu")
 

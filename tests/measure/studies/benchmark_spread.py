@@ -21,6 +21,7 @@ from pathlib import Path
 from agents.nodes import benchmark
 from agents.nodes.membership import Membership
 from agents.protocol.network import Network
+from agents.runtime.config import TrainerSettings
 from agents.storage.embedded import EmbeddedStore
 from scripts._net.anvil import start_anvil
 from scripts._net.processes import Supervisor
@@ -28,14 +29,16 @@ from tests.stage.chain.agents import PASSPHRASE, RunningAgents
 from tests.stage.chain.people import Node, People, found
 
 _PATIENCE_S = 120
-_USUAL_S = 3.0  # trainer.benchmark_s
+_USUAL_S = TrainerSettings().benchmark_s
 
 
-def scores(people: People, agents: RunningAgents, store: EmbeddedStore, nodes: list[Node]) -> list:
+def scores(
+    people: People, agents: RunningAgents, store: EmbeddedStore, nodes: list[Node], blocks: int
+) -> list:
     """Each node's score, as NodeBenchmarks would set it."""
     measured = []
     for node in nodes:
-        context = agents.begin(node, "trainer", device="cpu")
+        context = agents.begin(node, "trainer", device="cpu", trainer={"benchmark_blocks": blocks})
         membership = Membership(Network(context.chain, context.deployment), context, store, "cpu")
         end = time.monotonic() + _PATIENCE_S
         while time.monotonic() < end:
@@ -64,11 +67,9 @@ def main() -> None:
         people.chain.rpc("evm_setAutomine", False)
         people.chain.rpc("evm_setIntervalMining", 1)
         agents, store = RunningAgents(people, path, stack), EmbeddedStore(path / "store")
-        usual = benchmark.BLOCKS
-        for when, blocks in (("before", 0), ("now", usual)):
-            benchmark.BLOCKS = blocks
+        for when, blocks in (("before", 0), ("now", TrainerSettings().benchmark_blocks)):
             nodes = [people.nodes[name] for name in names if name.startswith(when)]
-            found_ = scores(people, agents, store, nodes)
+            found_ = scores(people, agents, store, nodes, blocks)
             own = max(float(blocks), _USUAL_S)  # seconds of work, by the machine's own clock
             for score, units, elapsed in found_:
                 print(

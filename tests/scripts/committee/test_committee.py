@@ -2,7 +2,8 @@
 """Members at their terminals: they propose, look, approve, execute and cancel, each time with the
 words in front of them; what would fail or isn't theirs is refused before anything is signed.
 
-One walk is typed with `ape run`. The others run the same command in this process."""
+In one walk a proposal, a vote and a refusal are typed with `ape run`. Everything else runs the same
+command in this process."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ NAMES = ("ada", "bo", "cy", "di", "ed")  # of the members' accounts, in their or
 class Hall:
     """The committee's members, each with an account of its own, at one machine."""
 
-    def __init__(self, people: People, deployment: Path, folder: Path, by_ape: bool) -> None:
+    def __init__(self, people: People, deployment: Path, folder: Path) -> None:
         self.people = people
-        self._by_ape = by_ape
+        self.by_ape = False  # from now on: whether commands are typed with `ape run`
         self.terminal = Terminal(folder)
         for name, member in zip(NAMES, people.members, strict=True):
             self.terminal.has(name, bytes(member.key))
@@ -39,10 +40,8 @@ class Hall:
         return self._run(f"{line} --account {who}", answer, fails)
 
     def _run(self, line: str, answers: str | None = None, fails: bool = False) -> str:
-        typed = f"committee {line} {self._net}"
-        if self._by_ape:
-            return self.terminal.type(f"ape run {typed}", answers, fails)
-        return self.terminal.here(typed, answers, fails)
+        run = self.terminal.type if self.by_ape else self.terminal.here
+        return run(f"ape run committee {line} {self._net}", answers, fails)
 
     def proposed(self, who: str, line: str) -> str:
         """The id of what a member proposes."""
@@ -52,12 +51,7 @@ class Hall:
 
 @pytest.fixture
 def hall(people: People, deployment: Path, tmp_path: Path) -> Hall:
-    return Hall(people, deployment, tmp_path, by_ape=False)
-
-
-@pytest.fixture
-def ape_hall(people: People, deployment: Path, tmp_path: Path) -> Hall:
-    return Hall(people, deployment, tmp_path, by_ape=True)
+    return Hall(people, deployment, tmp_path)
 
 
 def test_a_penalty_is_changed_in_words(hall: Hall, network: Network) -> None:
@@ -105,13 +99,15 @@ def test_a_penalty_is_changed_in_words(hall: Hall, network: Network) -> None:
     assert hall.proposed("ada", "penalty INVALID --share 25% --suspension 14d") != op_id
 
 
-def test_three_votes_cancel_for_good(ape_hall: Hall, network: Network) -> None:
-    hall = ape_hall
+def test_three_votes_cancel_for_good(hall: Hall, network: Network) -> None:
+    hall.by_ape = True
     op_id = hall.proposed("ada", f"pool {CUDA}")
     assert "2 more votes cancel it." in hall.sign("di", f"cancel {op_id}")
+    hall.by_ape = False
     assert "Against it voted 1 of 5 members, 3 cancel it" in hall.look(f"show {op_id}")
     hall.sign("ed", f"cancel {op_id}")
     assert "Cancelled. It was cancelled, for good." in hall.sign("cy", f"cancel {op_id}")
+    hall.by_ape = True
     assert "It was cancelled, for good." in hall.sign("bo", f"approve {op_id}", fails=True)
     op_id = bytes.fromhex(op_id[2:])
     state = network.chain.call(network.coordinator, "state", op_id)

@@ -3,22 +3,23 @@
 
 Boa keeps what it compiled, but looks for it by the imports of each contract, for which it parses
 all of them anew: six seconds in each process. Here one file holds them all, under a digest of all
-sources and of the tools that read them."""
+sources and of the tools that read them. One process compiles, and the others wait for its file."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib.metadata import version
-from pathlib import Path
 
 import boa
 from boa.contracts.vyper.vyper_contract import VyperDeployer
 from boa.util.disk_cache import DiskCache
 from vyper.semantics.namespace import get_namespace
 
-ROOT = Path(__file__).parents[3]
+from scripts._net.compiled import ROOT, alone
+
 CACHE = ROOT / ".build/titanoboa"
 _TOOLS = ("vyper", "titanoboa", "snekmate")
 
@@ -37,7 +38,9 @@ def deployers(names: Sequence[str]) -> list[VyperDeployer]:
 
     # The compiler makes this when it first compiles; titanoboa's `eval` needs it in any case.
     get_namespace()
-    found = cache.caching_lookup(" ".join(names), compiled)
+    key = " ".join(names)
+    with nullcontext() if cache.cal(key).is_file() else alone(CACHE.with_suffix(".lock")):
+        found = cache.caching_lookup(key, compiled)
     return [VyperDeployer(data, filename=path) for data, path in zip(found, paths, strict=True)]
 
 
