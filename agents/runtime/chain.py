@@ -230,8 +230,8 @@ class ChainClient:
             return answer
         self._down(failure)
         raise RpcDown(
-            f"The RPC node at {self.place} did not answer {self._tries} tries ({failure}). The "
-            "agent keeps trying; check that the node runs and that `rpc_url` is right."
+            f"The RPC node at {self.place} did not answer {self._tries} tries ({failure}). "
+            "Check that it runs and that the address is right; a running agent keeps trying."
         )
 
     def refuses(self, answer: Answer) -> bool:
