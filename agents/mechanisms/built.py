@@ -16,15 +16,19 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import torch
 
 _OPTIONS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC")
 _BUILD_S = 120
 
 Library = Any
+Part = TypeVar("Part")
 _off = False
 
 
@@ -117,3 +121,20 @@ class Built:
             function.restype, function.argtypes = ctypes.c_int, list(arguments)
         self.check(loaded)
         return loaded
+
+
+def spread(columns: int, part: Callable[[slice], Part], least: int, most: int = 0) -> list[Part]:
+    """What `part` gives for each share of the columns, in their order, by torch's number of
+    threads.
+
+    Args:
+        least: columns that are worth a thread.
+        most: of one share; 0 for as many as there are.
+    """
+    threads = max(1, torch.get_num_threads())
+    width = max(least, min(most or columns, -(-columns // threads)))
+    shares = [slice(at, min(at + width, columns)) for at in range(0, columns, width)]
+    if threads == 1 or len(shares) < 2:
+        return [part(share) for share in shares]
+    with ThreadPoolExecutor(threads, "built-code") as pool:
+        return list(pool.map(part, shares))

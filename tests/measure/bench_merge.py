@@ -2,8 +2,8 @@
 """Time and memory of the merge rules, beside ByzFL's and torch.median, in one run.
 
 Prints figures and asserts nothing about time. Measurements alternate within one run. Beside ByzFL
-both sides get one thread, and the CPU time of the process is compared, least of several runs: on
-a busy machine threads that wait for one another measure the other processes. Peak memory is the
+both sides get as many threads as are given (one by default), and the CPU time of the process is
+compared, least of several runs. Peak memory is the
 process's high-water mark above what it held before the call (Linux only).
 """
 
@@ -26,7 +26,7 @@ import torch
 from agents.mechanisms import built
 from agents.mechanisms import merge as merge_rules
 from agents.mechanisms import score as score_rules
-from agents.mechanisms.merge.parts import compiled, native
+from agents.mechanisms.merge.parts import compiled, native, passes
 from agents.mechanisms.score import Evidence
 from tests.measure import peer_byzfl
 from tests.measure.rows import Row
@@ -140,20 +140,17 @@ def contests(
     peers = peer_byzfl.load()
     stack, payloads = _payloads(nodes, elements)
     bad = int(FRACTION * nodes)
-    krum = compiled.WeightedSum(nodes - bad - 2)
-    pairs: list[tuple[str, Any, float, float, compiled.Recipe]] = [
-        ("multi_krum", peers.MultiKrum(bad), 8, 8, krum),
+    pairs: list[tuple[str, Any, float, float, compiled.Recipe | None]] = [
+        ("multi_krum", peers.MultiKrum(bad), 8, 8, None),
         ("median", peers.Median(), 3, 40, compiled.MiddleOf(nodes)),
         ("trimmed_mean", peers.TrMean(bad), 3, 40, compiled.MeanOfRanks(nodes, bad, nodes - bad)),
-        ("geometric_median", peers.GeometricMedian(), 5, 5, compiled.WeightedSum(nodes)),
+        ("geometric_median", peers.GeometricMedian(), 5, 5, None),
     ]
     for name, peer, eager_goal, goal, recipe in pairs:
         own = merge_rules.get(name)()
         for form, wanted in (("eager", eager_goal), ("compiled", goal)):
             able = compile_too and compiled.available()
-            if form == "compiled" and not (able and compiled.warm(recipe)):
-                continue
-            if form == "compiled" and not native.CODE.warm():
+            if form == "compiled" and not (able and _warm(recipe)):
                 continue
             own_call: Call = lambda rule=own: rule(payloads)  # noqa: E731
             peer_call: Call = lambda rule=peer: rule(stack)  # noqa: E731
@@ -162,6 +159,12 @@ def contests(
                 memory = extra_mb(own_call), extra_mb(peer_call)
             ours, theirs = (min(column) for column in zip(*times, strict=True))
             yield Contest(name, form, wanted, nodes, elements, ours, theirs, *memory)
+
+
+def _warm(recipe: compiled.Recipe | None) -> bool:
+    """Whether all that a rule uses is built."""
+    kernel = recipe is None or compiled.warm(recipe)
+    return kernel and native.CODE.warm() and passes.CODE.warm()
 
 
 def extra_mb(call: Call) -> float | None:
@@ -195,10 +198,12 @@ def rows(repeats: int = 3) -> Iterator[Row]:
         yield from peer_rows(nodes, elements, repeats)
 
 
-def peer_rows(nodes: int, elements: int, repeats: int, compile_too: bool = True) -> Iterator[Row]:
+def peer_rows(
+    nodes: int, elements: int, repeats: int, compile_too: bool = True, given: int = 1
+) -> Iterator[Row]:
     """One line per contest with ByzFL, or one that says why there is none."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    torch.set_num_threads(given)
     try:
         for contest in contests(nodes, elements, repeats, compile_too):
             yield contest.row()
@@ -229,9 +234,12 @@ def main() -> None:
     parser.add_argument("--elements", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--eager", action="store_true", help="don't compile (seconds per kernel)")
+    parser.add_argument("--threads", type=int, default=1, help="of both sides")
     given = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
-    for row in peer_rows(given.nodes, given.elements, given.repeats, not given.eager):
+    for row in peer_rows(
+        given.nodes, given.elements, given.repeats, not given.eager, given.threads
+    ):
         met = {None: "", True: "met", False: "MISSED"}[row.met]
         print(f"{row.figure:<38} {row.measured:<44} {row.goal:<22} {met:<7} {row.peer}", flush=True)
 

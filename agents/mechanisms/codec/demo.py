@@ -123,8 +123,7 @@ class Demo:
 
     def decode(self, data: bytes, shapes: Shapes, seed: bytes) -> dict[str, Tensor]:
         """New fp32 CPU tensors; ContainerError for bytes that break the rules above."""
-        # Chunks cover every tensor, so all of it is written.
-        out = {name: torch.empty(shape, dtype=torch.float32) for name, shape in shapes.items()}
+        out = {name: torch.zeros(shape, dtype=torch.float32) for name, shape in shapes.items()}
         for group, scales, places, levels in self._read(data, shapes):
             self._write(group, scales, places, levels, out)
         return out

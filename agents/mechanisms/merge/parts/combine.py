@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from agents.mechanisms.merge.parts import compiled
+from agents.mechanisms.merge.parts import passes
 from agents.mechanisms.merge.parts.sorting_network import CHUNK
 from agents.mechanisms.rows import Payload, check, chunks, empty_like
 
@@ -53,11 +53,20 @@ def combine(payloads: Sequence[Payload], weights: Sequence[int], divisor: int) -
         return {name: tensor.zero_() for name, tensor in update.items()}
     chosen = [payloads[index] for index in used]
     factors = [float(weights[index]) for index in used]
+    passes.CODE.ask(len(chosen) * sum(tensor.numel() for tensor in update.values()))
+    done = {
+        name
+        for name, tensor in update.items()
+        if passes.weighted_sum(
+            [one[name].detach().reshape(-1) for one in chosen],
+            factors,
+            float(divisor),
+            tensor.view(-1),
+        )
+    }
     # On a GPU, division by a Python number is a multiplication by its rounded reciprocal.
     device = next(iter(update.values())).device
     bottom = torch.tensor(float(divisor), dtype=torch.float64, device=device)
-    table = torch.tensor(factors, dtype=torch.float64)
-    done = compiled.run(chosen, compiled.WeightedSum(len(chosen)), update, table, bottom)
     for name, offset, rows in chunks(chosen, CHUNK):
         if name in done:
             continue

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiled kernels that give the same bits as the eager code; no caller waits for compilation.
 
-The coordinate rules and the weighted sum are elementwise: fused by torch.compile they read memory
-once instead of once per operation. Compilation takes seconds to tens of seconds, so it is done in
+The coordinate rules are elementwise: fused by torch.compile they read memory once instead of once
+per operation. Compilation takes seconds to tens of seconds, so it is done in
 the background, once per process and shape of rule, and only where payloads are so large that it
 pays; until then, without a C++ compiler, or after a failed compilation (one warning), callers run
 their eager code. The bits are the same because no operation may be reordered: minimum and maximum
-don't round, additions stay in their order, products are exact (see combine.py), and contraction to
+don't round, additions stay in their order, and contraction to
 fused multiply-adds is switched off besides.
 """
 
@@ -104,26 +104,6 @@ class MeanOfRanks:
         total = wires[self.first].double()
         for wire in wires[self.first + 1 : self.last]:
             total = total + wire.double()
-        return _positive_zero((total / divisor).float())
-
-
-@dataclass(frozen=True)
-class WeightedSum:
-    """sum_i weights[i] * row_i / divisor over `count` rows, as in combine.py."""
-
-    count: int
-
-    def sample(self, width: int) -> tuple[Any, ...]:
-        """Rows of zeros, float64 weights [count] and the divisor."""
-        weights = torch.ones(self.count, dtype=torch.float64)
-        rows = [torch.zeros(width) for _ in range(self.count)]
-        return rows, weights, torch.ones((), dtype=torch.float64)
-
-    def run(self, rows: list[Tensor], weights: Tensor, divisor: Tensor) -> Tensor:
-        """fp32 [width]."""
-        total = rows[0].double() * weights[0]
-        for index in range(1, self.count):
-            total = total + rows[index].double() * weights[index]
         return _positive_zero((total / divisor).float())
 
 

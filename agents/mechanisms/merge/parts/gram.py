@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from agents.mechanisms.merge.parts import native
+from agents.mechanisms.merge.parts import native, passes
 from agents.mechanisms.rows import Payload, check, chunks
 
 WIDTH = 1 << 14
@@ -101,12 +101,7 @@ def middle(distances: Integers) -> tuple[int, int]:
 
 def _largest(payloads: Sequence[Payload], centre: int | None = None) -> list[float]:
     """Largest magnitude of each payload, or of its fp32 difference from payload `centre`."""
-    found: list[list[Tensor]] = [[] for _ in payloads]
-    for _, _, rows in chunks(payloads, 1 << 20 if centre is None else WIDTH):
-        for index, row in enumerate(rows):
-            values = row if centre is None else row - rows[centre]
-            found[index].extend(torch.aminmax(values))
-    largest = [torch.stack(values).abs().max().item() if values else 0.0 for values in found]
+    largest = _largest_natively(payloads, centre) or _largest_by_library(payloads, centre)
     for index, value in enumerate(largest):
         if not math.isfinite(value):
             raise ValueError(
@@ -114,6 +109,27 @@ def _largest(payloads: Sequence[Payload], centre: int | None = None) -> list[flo
                 "difference from another payload is not; such payloads can't be merged."
             )
     return largest
+
+
+def _largest_natively(payloads: Sequence[Payload], centre: int | None) -> list[float] | None:
+    passes.CODE.ask(len(payloads) * sum(tensor.numel() for tensor in payloads[0].values()))
+    most = torch.zeros(len(payloads))
+    for name in payloads[0]:
+        rows = [payload[name].detach().reshape(-1) for payload in payloads]
+        found = passes.largest(rows, centre)
+        if found is None:
+            return None
+        most = torch.maximum(most, torch.tensor(found))  # of a NaN and a number the NaN
+    return most.tolist()
+
+
+def _largest_by_library(payloads: Sequence[Payload], centre: int | None) -> list[float]:
+    found: list[list[Tensor]] = [[] for _ in payloads]
+    for _, _, rows in chunks(payloads, 1 << 20 if centre is None else WIDTH):
+        for index, row in enumerate(rows):
+            values = row if centre is None else row - rows[centre]
+            found[index].extend(torch.aminmax(values))
+    return [torch.stack(values).abs().max().item() if values else 0.0 for values in found]
 
 
 def _steps(largest: Sequence[float]) -> list[int]:

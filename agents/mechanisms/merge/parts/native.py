@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from agents.mechanisms.built import Built, Library
+from agents.mechanisms.built import Built, Library, spread
 
 _MOST = 1 << 22  # columns of one call: int64 sums of 2^8 blocks, each at most 2^52
 _LEAST = 1 << 17  # columns that are worth a thread
@@ -41,20 +40,14 @@ def inner_products(
     if library is None or any(row.device.type != "cpu" for row in rows):
         return None
     plain = [row.contiguous() for row in rows]
-    columns, threads = plain[0].numel(), max(1, torch.get_num_threads())
-    width = max(_LEAST, min(_MOST, -(-columns // threads)))
     factors = np.array(scales, np.float32)
 
-    def part(start: int) -> list[list[int]] | None:
-        taken = [row[start : start + width] for row in plain]
-        return _call(library, taken, factors, -1 if centre is None else centre)
+    def part(columns: slice) -> list[list[int]] | None:
+        return _call(
+            library, [row[columns] for row in plain], factors, -1 if centre is None else centre
+        )
 
-    starts = range(0, columns, width)
-    if threads == 1 or len(starts) < 2:
-        found = [part(start) for start in starts]
-    else:
-        with ThreadPoolExecutor(threads, "inner-products") as pool:
-            found = list(pool.map(part, starts))
+    found = spread(plain[0].numel(), part, _LEAST, _MOST)
     totals = [[0] * len(rows) for _ in rows]
     for piece in found:
         if piece is None:

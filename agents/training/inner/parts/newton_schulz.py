@@ -5,6 +5,13 @@ With X / |X| = U S V^T, each of five steps maps X to a X + (b X X^T + c (X X^T)^
 singular value s goes through a s + b s^3 + c s^5. The coefficients are Keller Jordan's
 (kellerjordan.github.io/posts/muon): steep at 0, and never settling, so the values end in a band
 around 1 and not at 1.
+
+All powers of X X^T commute. So of a wide X, steps can be taken on its Gram matrix alone: with
+G = X X^T and Q = a I + b G + c G^2 the next G is Q G Q, and the product of all Q is applied to X at
+the end. A rounding of G grows twelvefold with each such step, so after three steps G is taken anew
+from X (the restart of Dao AI Lab's Gram Newton-Schulz). Four of eleven products with X remain, and
+the result is as near to that of exact products as with products one by one, below 1e-5 for any
+matrix. In bf16 all products are taken with X.
 """
 
 from __future__ import annotations
@@ -15,6 +22,8 @@ from torch import Tensor
 STEPS = 5
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _LEAST_NORM = 1e-7
+_WIDE = 2  # columns over rows from which the Gram side takes fewer operations
+_ANEW = (3, 2)  # steps that are taken on one Gram matrix, STEPS in all
 
 
 @torch.no_grad()
@@ -33,8 +42,26 @@ def orthogonalised(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tens
     a, b, c = COEFFICIENTS
     norms = torch.linalg.vector_norm(matrices, dim=(-2, -1), keepdim=True)
     x = (matrices / norms.clamp_(min=_LEAST_NORM)).to(dtype)
-    for _ in range(STEPS):
-        gram = torch.bmm(x, x.mT)
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    if dtype == torch.float32 and x.shape[-1] >= _WIDE * x.shape[-2]:
+        for steps in _ANEW:
+            x = torch.bmm(_together(torch.bmm(x, x.mT), steps), x)
+    else:
+        for _ in range(STEPS):
+            gram = torch.bmm(x, x.mT)
+            x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     result: Tensor = x.float()
     return result
+
+
+def _together(gram: Tensor, steps: int) -> Tensor:
+    """What so many steps together multiply X with. ``gram``: X X^T, fp32 [k, m, m]."""
+    a, b, c = COEFFICIENTS
+    factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+    factor.diagonal(dim1=-2, dim2=-1).add_(a)
+    product: Tensor = factor
+    for _ in range(steps - 1):
+        gram = torch.bmm(torch.bmm(factor, gram), factor)
+        factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        factor.diagonal(dim1=-2, dim2=-1).add_(a)
+        product = torch.bmm(factor, product)
+    return product

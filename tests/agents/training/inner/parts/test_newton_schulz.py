@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from agents.training.inner.parts.newton_schulz import COEFFICIENTS, STEPS, orthogonalised
 
@@ -47,6 +48,42 @@ def test_an_ill_conditioned_matrix_is_mapped_value_by_value_and_keeps_its_vector
     large = values >= 0.0021 * float(torch.linalg.vector_norm(values))
     assert expected[large].min() > 0.681
     assert expected[large].max() < 1.203
+
+
+@pytest.mark.parametrize("columns", [64, 127, 128, 352])
+@pytest.mark.parametrize(
+    "values",
+    [
+        torch.logspace(0, -12, 64),
+        torch.logspace(0, -4, 64),
+        torch.cat([torch.ones(20), torch.logspace(-1.5, -3, 44)]),
+        torch.cat([torch.ones(1), torch.zeros(63)]),
+        torch.ones(64),
+    ],
+)
+def test_it_stays_near_exact_products_at_any_condition(values: torch.Tensor, columns: int) -> None:
+    given = matrix_of(values, columns)
+    a, b, c = COEFFICIENTS
+    exact = given.double() / torch.linalg.vector_norm(given.double())
+    for _ in range(STEPS):
+        gram = exact @ exact.mT
+        exact = a * exact + (b * gram + c * gram @ gram) @ exact
+    found = orthogonalised(given)
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e-5)
+
+
+def test_the_gram_side_is_taken_from_twice_as_many_columns_on() -> None:
+    """Products with X are the ones that have as many columns as it has."""
+
+    def wide_products(columns: int, dtype: torch.dtype) -> int:
+        given = torch.randn(2, 8, columns, generator=torch.Generator().manual_seed(3))
+        with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as seen:
+            orthogonalised(given, dtype)
+        products = [one for one in seen.events() if one.name in ("aten::bmm", "aten::baddbmm")]
+        return sum(any(columns in shape for shape in one.input_shapes) for one in products)
+
+    assert wide_products(15, torch.float32) == wide_products(16, torch.bfloat16) == 2 * STEPS
+    assert wide_products(16, torch.float32) == 4
 
 
 def test_bf16_products_stay_near_those_of_fp32() -> None:
