@@ -2,8 +2,9 @@
 """What poisoners earn by `alignment` where updates travel by the codec `semantic`, under DP-SGD.
 
 Ten updates of a round: seven honest ones, which have a direction in common and are else noise
-(their cosines are 0.016, as those of the job dso's steps), one reversed, one reversed and a thousand
-times as long, and noise. With `-s` the figures that docs/compression.md quotes are printed.
+(their cosines are 0.016, as those of the job dso's steps), one reversed, one reversed and a
+thousand times as long, and noise. With `-s` the figures that docs/compression.md quotes are
+printed.
 """
 
 from __future__ import annotations
