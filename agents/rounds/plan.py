@@ -51,10 +51,13 @@ class Plan:
         """The public randomness of a node's payload: the round's, or the node's own in the round.
 
         With one seed for all, payloads of a projecting codec lie in one subspace, where a robust
-        merge can compare them; with a seed each, their errors differ and average out in a mean.
+        merge can compare them; with a seed each, their errors differ and average out in a mean. A
+        codec with `own_rounding` is given both, one behind the other.
         """
-        own = getattr(codec, "own_seed", False)
-        return node_seed(self.manifest.seed, node) if own else self.manifest.seed
+        shared, own = self.manifest.seed, node_seed(self.manifest.seed, node)
+        if getattr(codec, "own_seed", False):
+            return own
+        return shared + own if getattr(codec, "own_rounding", False) else shared
 
 
 class Plans:

@@ -22,7 +22,9 @@ from scripts._report.verdict import Check
 _PUBLIC_EVERY = 6  # of this many documents one is public, for validation
 _STEPS = 4  # a round and trainer, on average; a better benchmark gets more
 _LOT = 64
-_SEMANTIC_CLIP = 6.0  # above an update of a few steps
+_SEMANTIC: dict[str, Any] = {"ratio": 100.0, "clip": 6.0, "bits": 2, "width": 1.0}
+"""`clip` is above an update of a few steps; few bits buy more rows at the same length."""
+_CHANCE = 0.023  # 3 / sqrt(17,128): of that many rows of the demo's model chance makes a cosine
 _SMALL = 0  # the trainer with little data
 _SMALL_BYTES = 41_600  # 640 examples: the budget lasts for one to six rounds of 9 to 2 steps
 _POISON_SHARE = 0.2  # of an honest node's mean pay, at most
@@ -51,8 +53,8 @@ def by_semantic_gradients(scenario: Scenario) -> Scenario:
     """
 
     def spec(trainers: int) -> dict[str, Any]:
-        options = {"ratio": 100.0, "clip": _SEMANTIC_CLIP}
-        return scenario.spec(trainers) | {"codec": "semantic", "codec_options": options}
+        semantic = {"codec": "semantic", "codec_options": _SEMANTIC}
+        return scenario.spec(trainers) | semantic | {"score_options": {"chance": _CHANCE}}
 
     return replace(scenario, spec=spec)
 

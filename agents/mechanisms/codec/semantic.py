@@ -18,9 +18,12 @@ post-processing of its result. `noise_std` only says how much of it there is, so
 bound fit: bound = clip + noise_std * (sqrt(d) + 6), which noise exceeds once in 10^7 (a vector's
 norm is 1-Lipschitz in its Gaussian numbers).
 
-The draw of rows and the random rounding come from the round's public seed. So encoding twice gives
-the same bytes, and whoever re-executes the training can compare them; but the rounding gives no
-privacy. It makes the result right on average over seeds.
+The draw of rows comes from the first 32 bytes of the public seed, which all nodes of a round share
+unless `own_seed` is set; the random rounding from the whole seed, which holds the node too. So
+encoding twice gives the same bytes, and whoever re-executes the training can compare them; but the
+rounding gives no privacy. It makes the result right on average over seeds, and errors of different
+nodes are independent. If all rounded by the same draws, their errors would be alike: even noise
+would then be as close to the others' updates as they are to each other.
 
 Decoding multiplies by the transpose of P and a gain. "unbiased" takes each row's stratum size, the
 inverse of its chance to be drawn (about d/k): the mean over seeds is the update, and the error of
@@ -64,6 +67,7 @@ from agents.mechanisms.options import (
     check_int,
 )
 
+SEED_BYTES = 32  # of a public seed that say which rows are drawn
 _DECODERS = ("unbiased", "transpose", "shrunk")
 _ROWS = "rows"
 
@@ -101,6 +105,7 @@ class Semantic:
     own_seed: bool = False
 
     lossless: ClassVar[bool] = False
+    own_rounding: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_int("dimension", self.dimension, 1, 2**32)
@@ -175,10 +180,11 @@ class Semantic:
     def decode(self, data: bytes, shapes: Shapes, seed: bytes) -> dict[str, Tensor]:
         """New fp32 CPU tensors; ContainerError for other bytes than a payload's."""
         count = length(shapes)
-        place, sizes = drawn(count, self.rows(count), seed, _ROWS)
+        rows = seed[:SEED_BYTES]
+        place, sizes = drawn(count, self.rows(count), rows, _ROWS)
         rotated = np.zeros(count)
         rotated[place] = self._values(data, count) * self._gain(sizes, count)
-        return split(Rotation(count, seed).transpose(rotated), shapes)
+        return split(Rotation(count, rows).transpose(rotated), shapes)
 
     def remember(
         self, gradient: Payload, memory: Payload | None, decoded: Payload
@@ -215,8 +221,9 @@ class Semantic:
         return vector if size <= bound else vector * (bound / size)
 
     def _project(self, vector: Vector, seed: bytes) -> Vector:
-        place, _ = drawn(vector.size, self.rows(vector.size), seed, _ROWS)
-        return Rotation(vector.size, seed).forward(vector)[place]
+        rows = seed[:SEED_BYTES]
+        place, _ = drawn(vector.size, self.rows(vector.size), rows, _ROWS)
+        return Rotation(vector.size, rows).forward(vector)[place]
 
     def _values(self, data: bytes, count: int) -> Vector:
         k = self.rows(count)

@@ -256,6 +256,13 @@ def test_nodes_with_their_own_seeds_encode_differently(tiny: HonestRound) -> Non
     assert seeds[0] != seeds[1] and shared == [tiny.plan.manifest.seed] * 2
 
 
+def test_nodes_that_share_their_rows_round_by_draws_of_their_own(tiny: HonestRound) -> None:
+    job = context(tiny, codec="semantic", merge="multi_krum")
+    seeds = [tiny.plan.codec_seed(job.codec, node) for node in (3, 5)]
+    assert seeds[0] != seeds[1]
+    assert [seed[:32] for seed in seeds] == [tiny.plan.manifest.seed] * 2
+
+
 def test_signs_are_warned_of_where_they_are_too_large_or_never_settle(tiny: HonestRound) -> None:
     """And the figure is in the warning."""
     inner = {"batch_size": 2, "seq_len": 16, "inner": "gradient"}

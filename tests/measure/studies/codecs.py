@@ -123,6 +123,8 @@ class DemoJob:
             updates, decoded = self.updates(state, number), []
             for worker, update in enumerate(updates):
                 seed = _seed(number, worker if options.own_seeds else 0)
+                if getattr(codec, "own_rounding", False) and not options.own_seeds:
+                    seed += _seed(number, worker)  # as `Plan.codec_seed` does
                 figures = measure(codec, update, memories[worker], seed, self.shapes)
                 decoded.append(codec.decode(figures.payload, self.shapes, seed))
                 memories[worker] = codec.remember(update, memories[worker], decoded[-1])

@@ -133,3 +133,35 @@ def test_dimension_and_ratio():
     assert made.rows(100_000) == (made.wire_size(shapes) - 72) * 2
     with pytest.raises(ValueError, match="100 times shorter"):
         made.rows(1000)
+
+
+def test_errors_of_nodes_that_share_their_rows_are_independent():
+    """Two nodes whose updates have nothing in common. Where both round by the same draws, which is
+    the control, their payloads are alike all the same, so noise passed for an honest update."""
+    made, shapes = codec(ratio=100.0, clip=6.0), {"a": (100_000,)}
+    sent = [gradient(shapes, number) for number in (1, 2)]
+    sent = [{"a": each["a"] / norm(flatten(each, ""))} for each in sent]
+
+    def likeness(seeds):
+        vectors = [
+            made.measured(made.encode(each, None, seed), shapes, seed).numpy()
+            for each, seed in zip(sent, seeds, strict=True)
+        ]
+        return float(vectors[0] @ vectors[1] / norm(vectors[0]) / norm(vectors[1]))
+
+    chance = 4 / math.sqrt(made.rows(100_000))
+    alike, apart = likeness([SEED, SEED]), likeness([SEED + SEEDS[1], SEED + SEEDS[2]])
+    print(f"\ncosine {alike:.3f} with shared draws, {apart:.3f} with own ones")
+    assert alike > 3 * chance
+    assert abs(apart) < chance
+
+
+def test_rows_are_those_of_the_shared_part_of_the_seed():
+    made, shapes = codec(dimension=50), {"a": (400,)}
+    sent = gradient(shapes, 3)
+    own = [SEED + SEEDS[number] for number in (1, 2)]
+    assert torch.equal(made.linear(sent, own[0]), made.linear(sent, SEED))
+    payloads = [made.encode(sent, None, seed) for seed in own]
+    assert payloads[0] != payloads[1]
+    found = [made.decode(payloads[0], shapes, seed)["a"] for seed in (*own, SEED)]
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
