@@ -17,7 +17,8 @@
         announces, and reports in a later block (modules/announcements). An announcement takes a
         deposit of any size, and its finder earns at most as much as it has deposited: so a guess
         that is wrong more often than right loses. The deposit goes back when the node is found
-        guilty or the round is void, and else to the treasury.
+        guilty, and when nobody has judged it: the round is void, or ended without two thirds of the
+        weight behind its result. Else the treasury gets it.
 @custom:kill Nothing can be paused. Without the Coordinator every appeal ends dismissed, and without
              verifiers no report is ever confirmed.
 """
@@ -74,7 +75,6 @@ FALSE_REPORT: constant(uint256) = 6
 CHALLENGE: constant(uint256) = 4
 DISPUTED: constant(uint256) = 5
 FINALIZED: constant(uint256) = 6
-VOID: constant(uint256) = 7
 
 MAX_BOND: constant(uint256) = 2**128
 # Verifiers, each of another owner, that a confirmation needs.
@@ -201,24 +201,25 @@ def expire_announcement(job_id: uint256, round_id: uint256, verifier_id: uint256
     """
     @notice Anyone, when an announcement was not opened within an unbonding period, in which every
             round and every appeal ends: the treasury gets its deposit, or the verifier's operator
-            if the round is void, because nobody could be reported there. The operator need not wait
-            for that in a void round. Others must: it may have found a node that was convicted
-            before the round was void.
+            if nobody has judged the node (see `lapse`). The operator itself has it then as soon as
+            the round is over. Others must wait: it may have found a node that was convicted before
+            the round was void.
     @dev Reverts: "announcements: not announced", "announcements: too early".
     @param job_id The job.
     @param round_id The round.
     @param verifier_id The verifier's node id.
     @param digest What was announced.
     """
-    void: bool = staticcall ITrainingResults(results).phase(job_id, round_id) == VOID
+    result: ITrainingResults.Result = staticcall ITrainingResults(results).result(job_id, round_id)
+    returned: bool = result.phase >= FINALIZED and not self._is_judged(result)
     after: uint256 = 0
-    if not void or staticcall INodeRegistry(registry).operator_of(verifier_id) != msg.sender:
+    if not returned or staticcall INodeRegistry(registry).operator_of(verifier_id) != msg.sender:
         parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
         after = parameters.unbonding_period
     deposit: uint256 = announcements._expire(
         self._scope(job_id, round_id, verifier_id), digest, after
     )
-    self._settle(job_id, round_id, verifier_id, deposit, void)
+    self._settle(job_id, round_id, verifier_id, deposit, returned)
 
 
 @external
@@ -322,15 +323,19 @@ def report(
 def lapse(report_id: bytes32):
     """
     @notice Anyone: closes a report that was not confirmed before its round ended. The deposits of
-            its reporters go back if the round is void, and else to the treasury.
+            its reporters go to the treasury where two thirds of the weight attested the result and
+            did not confirm the report. They go back where the round is void or so many did not
+            attest: then nobody has judged the node.
     @dev Reverts: "reports: not open", "reports: round not over".
     @param report_id The report.
     """
     assert self._reports[report_id].status == OPEN, "reports: not open"
     report: IViolationReports.Report = self._reports[report_id]
-    phase: uint256 = staticcall ITrainingResults(results).phase(report.job_id, report.round_id)
-    assert phase >= FINALIZED, "reports: round not over"
-    self._settle_reporters(report_id, report, phase == VOID)
+    result: ITrainingResults.Result = staticcall ITrainingResults(results).result(
+        report.job_id, report.round_id
+    )
+    assert result.phase >= FINALIZED, "reports: round not over"
+    self._settle_reporters(report_id, report, not self._is_judged(result))
     self._lapse(report_id)
 
 
@@ -607,6 +612,15 @@ def _settle_reporters(report_id: bytes32, report: IViolationReports.Report, retu
         if deposit != 0:
             self._deposits[report_id][verifier] = 0
             self._settle(report.job_id, report.round_id, verifier, deposit, returned)
+
+
+@internal
+@pure
+def _is_judged(result: ITrainingResults.Result) -> bool:
+    """
+    @notice Whether verifiers with two thirds of the weight stand behind a final result.
+    """
+    return result.phase == FINALIZED and 3 * result.attested_stake >= 2 * result.verifier_stake
 
 
 @internal

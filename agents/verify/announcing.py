@@ -81,7 +81,7 @@ class Announcements:
 
     def settle(self, view: View, verifier: int) -> str | None:
         """Open the announcement of a node that others have convicted, in any round, or take back
-        the deposit of a void round; the next one of them."""
+        the deposit of a round in which nobody judged it; the next one of them."""
         prefix = f"finding-{view.job_id}-"
         for name in self._kept.names(prefix):
             number, node = (int(part) for part in name.removeprefix(prefix).split("-")[:2])
@@ -104,18 +104,22 @@ class Announcements:
             args = (*place, verifier, node, self._publish(evidence))
             send(reports, "open_announcement", *args)
             return f"opened: its announcement of node {node} in round {place[1]}"
-        if self._phase(place) == Phase.VOID:
+        if self._is_unjudged(place):
             send(reports, "expire_announcement", *place, verifier, digest)
-            return f"taken back: its deposit of round {place[1]}, which is void"
+            return f"taken back: its deposit of round {place[1]}, whose work nobody judged"
         return None
+
+    def _is_unjudged(self, place: tuple[int, int]) -> bool:
+        """Whether a round is over without two thirds of the weight behind a result of it."""
+        round_ = self._network.round(*place)
+        if round_.phase == Phase.FINALIZED:
+            return 3 * round_.attested_stake < 2 * round_.verifier_stake
+        return round_.phase == Phase.VOID
 
     def _is_settled(self, place: tuple[int, int], node: int) -> bool:
         """Whether nothing more can become of a round's report on a node."""
         pending = self._context.chain.call(self._network.reports, "is_pending", *place, node)
-        return not pending and self._phase(place) in (Phase.FINALIZED, Phase.VOID)
-
-    def _phase(self, place: tuple[int, int]) -> Phase:
-        return Phase(self._context.chain.call(self._network.results, "phase", *place))
+        return not pending and self._network.round(*place).phase in (Phase.FINALIZED, Phase.VOID)
 
     # -- of a result ---------------------------------------------------------------------------
 

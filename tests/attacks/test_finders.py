@@ -120,6 +120,7 @@ def test_guess__costs_more_than_it_earns_unless_it_is_right_every_second_time(
             reports = stage.system.reports
             if guessed is cheat:
                 reports.open_announcement(1, 1, guesser.node_id, cheat.node_id, EVIDENCE)
+            stage.attest(1, *others)
             end(stage, report)
             stage.finalize()
             if guessed is innocent:
@@ -134,10 +135,11 @@ def test_guess__costs_more_than_it_earns_unless_it_is_right_every_second_time(
 
 def test_reported_guess__costs_its_deposit_too(stage: RoundStage) -> None:
     """A verifier reports its guess, so that its announcement is not left unopened."""
-    guesser, innocent = stage.verifiers[0], stage.trainers[1]
+    (guesser, *others), innocent = stage.verifiers, stage.trainers[1]
     stage.to_challenge()
     before = of_player(stage.system, guesser)
     report = stage.find(1, innocent, INVALID, guesser)
+    stage.attest(1, *others)
     stage.system.wait_out(1, 1)
     stage.finalize()
     treasury = stage.system.registry.parameters().treasury

@@ -14,6 +14,7 @@ from tests.stage.chain.people import (
     EMPTY,
     EVIDENCE,
     FALSE_REPORT,
+    FINDERS_DEPOSIT,
     INVALID,
     STAKES,
     TERMS,
@@ -171,7 +172,7 @@ def test_9_framers_flee__their_stake_is_slashed_while_it_unbonds(
 def test_9_frame_without_quorum__lapses_and_the_node_is_paid(
     people: People, ann: Node, bob: Node
 ) -> None:
-    """Attack 9: one verifier of three accuses bob; nobody joins in."""
+    """Attack 9: one verifier of three accuses bob; nobody joins in, and it has announced him."""
     people.train(ann, bob)
     arrays = people.offer({ann: 1, bob: 1})
     report = people.report(bob, INVALID, "vito")
@@ -181,7 +182,7 @@ def test_9_frame_without_quorum__lapses_and_the_node_is_paid(
     people.chain.send(people.faucet, people.reports, "lapse", report)
     people.chain.refuse("reports: not confirmed", people.faucet, people.reports, "execute", report)
     people.assert_whole({ann: share(1, 2), bob: share(1, 2)})
-    assert people.gain(people.nodes["vito"]) == 0
+    assert people.gain(people.nodes["vito"]) == -FINDERS_DEPOSIT
 
 
 def test_9_guilty_node_appeals__loses_the_bond_on_top(
@@ -250,7 +251,8 @@ def test_11_verifier_reports_everybody_blindly__does_not_profit(
     people: People, ann: Node, bob: Node, eve: Node
 ) -> None:
     """Attack 11: vito audits nothing and reports all; eve is the one who did cheat. He was the
-    first to say so, and earns nothing: what else he said in this round was not confirmed."""
+    first to say so, and earns nothing: what else he said in this round was not confirmed, and the
+    deposits of it are lost."""
     vito = people.nodes["vito"]
     people.train(ann, bob, eve)
     arrays = people.offer({ann: 1, bob: 1, eve: 1})
@@ -261,8 +263,12 @@ def test_11_verifier_reports_everybody_blindly__does_not_profit(
     people.wait_until(int(people.state.deadline))
     people.finalize(arrays)
     people.execute(report)
+    for node in (ann, bob):
+        place = (*people.place, node.node_id, INVALID)
+        wrong = bytes(people.chain.call(people.reports, "report_id_of", *place))
+        people.chain.send(people.faucet, people.reports, "lapse", wrong)
     assert people.gain(eve) == -FIFTH
-    assert people.gain(vito) == 0
+    assert people.gain(vito) == -2 * FINDERS_DEPOSIT
     people.assert_whole({ann: share(1, 3), bob: share(1, 3)})
 
 
@@ -273,8 +279,9 @@ def test_11_lone_reporter_of_a_real_fault__is_paid_by_nobody_and_loses_nothing(
     nothing. Nobody attested, so nobody gets the verifiers' cut: it falls to the trainers."""
     people.train(ann, eve)
     arrays = people.offer({ann: 1, eve: 1})
-    people.report(eve, INVALID, "vito")
+    report = people.report(eve, INVALID, "vito")
     people.wait_until(int(people.state.deadline))
     people.finalize(arrays)
+    people.chain.send(people.faucet, people.reports, "lapse", report)
     assert [people.gain(people.nodes[name]) for name in ("vic", "vera", "vito")] == [0, 0, 0]
     people.assert_whole({ann: (trainer_pool() + verifier_cut(1)) // 2})

@@ -219,6 +219,16 @@ class Accuser(Model):
     tx: str
 
 
+class Finder(Model):
+    """Who found a node first, and what ViolationReports credited for it: `paid` to its payout, at
+    most its deposit, and the `rest` of the bounty to the treasury."""
+
+    node_id: int
+    paid: Zoo
+    rest: Zoo
+    tx: str
+
+
 class Report(Model):
     """A report on a node's work in a round. `weight`: of the verifiers behind it.
 
@@ -245,6 +255,7 @@ class Report(Model):
     ended_at: int | None
     ended_tx: str | None
     slashed: Zoo
+    finder: Finder | None
     voices: list[Accuser]
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from scripts._web.index.models import Report
+from scripts._report.amounts import zoo
+from scripts._web.index.models import Finder, Report
 
 _ENDS = {
     "executed": "was carried out: the node is slashed",
@@ -89,5 +90,15 @@ def _fates(report: Report) -> Iterable[Fate]:
         yield Fate("was confirmed by two thirds of the verifiers' weight", report.confirmed_tx)
     if report.appealed_at:
         yield Fate("was appealed, and the committee decides", report.appealed_tx)
+    if report.finder is not None:
+        yield Fate(_paid(report.finder), report.finder.tx)
     if report.status in _ENDS:
         yield Fate(_ENDS[report.status], report.ended_tx)
+
+
+def _paid(finder: Finder) -> str:
+    """What finding the node brought, to the unit."""
+    words = f"brought verifier {finder.node_id} {zoo(finder.paid)} ZOO, for finding it first"
+    if not finder.rest:
+        return words
+    return f"{words}, as much as it had deposited; {zoo(finder.rest)} ZOO are the treasury's"

@@ -48,6 +48,8 @@ _SENTENCES: dict[str, tuple[str | None, str, str, Callable[[dict[str, Any]], str
     "RoundVoided": (None, "The round came to nothing: {}", "bad", lambda args: args["reason"]),
     "PoolClosed": (None, "{} are paid or kept for nodes", "good", _zoo("paid")),
     "ViolationReported": ("verifier_id", "reported a node: {}", "bad", _violation),
+    "ReportAnnounced": ("verifier_id", "announced a finding: deposit {}", "bad", _zoo("deposit")),
+    "FinderPaid": ("verifier_id", "has {} for finding a node first", "good", _zoo("amount")),
     "NodeSlashed": ("node_id", "was slashed {}", "bad", _zoo("amount")),
     "NodeRegistered": ("node_id", "registered with a stake of {}", "plain", _zoo("stake")),
     "ExitBegun": ("node_id", "begins to leave", "plain", None),

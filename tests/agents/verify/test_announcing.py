@@ -37,12 +37,16 @@ class Chain:
         self.announced: set[tuple[bytes, bytes]] = set()
         self.sent: list[tuple[str, tuple[Any, ...]]] = []
         self.status = ReportStatus.NONE
-        self.phase = Phase.AGGREGATE
+        self.phase, self.attested = Phase.AGGREGATE, 2
 
     def call(self, contract: Any, function: str, *args: Any) -> Any:
         if function == "is_pending":
             return self.status in (ReportStatus.CONFIRMED, ReportStatus.APPEALED)
-        return self.phase if function == "phase" else int(args in self.announced)
+        return int(args in self.announced)
+
+    def round(self, *place: int) -> Any:
+        stakes = {"attested_stake": self.attested, "verifier_stake": 3}
+        return SimpleNamespace(phase=self.phase, **stakes)
 
     def send(self, contract: Any, function: str, *args: Any) -> None:
         self.sent.append((function, args))
@@ -88,6 +92,7 @@ class Agent:
             reports=contract,
             results=contract,
             report=lambda _: SimpleNamespace(status=self.chain.status),
+            round=self.chain.round,
         )
         purse = SimpleNamespace(deposit=lambda trainers, findings: self.deposit)
         return Announcements(cast(Any, network), cast(Any, context), self.store, cast(Any, purse))
@@ -164,10 +169,13 @@ def test_node__convicted_by_others__is_opened_late_and_forgotten_in_the_end(
     assert agent.journal.keys("finding-") == []
 
 
-def test_node__of_a_void_round__its_deposit_is_taken_back_once(agent: Agent, chain: Chain) -> None:
+@pytest.mark.parametrize(("phase", "attested"), [(Phase.VOID, 2), (Phase.FINALIZED, 1)])
+def test_node__that_nobody_judged__its_deposit_is_taken_back_once(
+    agent: Agent, chain: Chain, phase: Phase, attested: int
+) -> None:
     agent.start().announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
     assert agent.start().settle(LATER, VERIFIER) is None
-    chain.phase = Phase.VOID
+    chain.phase, chain.attested = phase, attested
     assert agent.start().settle(LATER, VERIFIER) is not None
     name, args = chain.sent[-1]
     assert (name, args) == ("expire_announcement", (1, 2, VERIFIER, chain.sent[0][1][3]))

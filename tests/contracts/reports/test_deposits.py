@@ -111,8 +111,10 @@ def test_slash_of_nothing__pays_nobody_and_ends(challenge: RoundStage, reports: 
 
 
 def test_lapsed_report__its_deposit_is_the_treasurys(challenge: RoundStage, reports: Any) -> None:
-    verifier = challenge.verifiers[0]
+    """Two thirds of the weight stand behind the result, and did not join in."""
+    verifier, *others = challenge.verifiers
     wrong = challenge.find(1, challenge.trainers[0], INVALID, verifier)
+    challenge.attest(1, *others)
     challenge.system.wait_out(1, 1)
     challenge.finalize()
     held = treasury_credit(challenge)
@@ -121,6 +123,22 @@ def test_lapsed_report__its_deposit_is_the_treasurys(challenge: RoundStage, repo
     assert event("DepositSettled", **settled, returned=False) in events_of(reports)
     assert treasury_credit(challenge) - held == DEPOSIT
     assert reports.bond_credit(verifier.operator) == 0
+
+
+def test_round_that_nobody_judged__deposits_go_back(challenge: RoundStage, reports: Any) -> None:
+    """A verifier alone sees the fault while the others sleep: it was right, and loses nothing."""
+    alone, second, _ = challenge.verifiers
+    report = challenge.find(1, challenge.trainers[0], INVALID, alone)
+    digest = challenge.announce(1, challenge.trainers[1], alone)
+    challenge.attest(1, second)
+    challenge.system.wait_out(1, 1)
+    challenge.finalize()
+    reports.lapse(report)
+    with refuses("announcements: too early"):
+        expire(challenge, alone, digest)
+    expire(challenge, alone, digest, alone.operator)
+    assert reports.bond_credit(alone.operator) == 2 * DEPOSIT
+    assert treasury_credit(challenge) == 0
 
 
 def test_void_round__deposits_go_back(challenge: RoundStage, reports: Any) -> None:

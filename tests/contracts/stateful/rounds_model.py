@@ -513,12 +513,21 @@ class Model:
         """`own`: by the verifier's operator."""
         r = self.round(round_id)
         need((verifier, node) in r.announced, "announcements: not announced")
-        made, void = r.announced[verifier, node], r.phase == VOID
-        need(self.now > made.time + (0 if void and own else UNBONDING), "announcements: too early")
+        made, returned = r.announced[verifier, node], self._is_unjudged(r)
+        need(
+            self.now > made.time + (0 if returned and own else UNBONDING),
+            "announcements: too early",
+        )
         del r.announced[verifier, node]
         r.expired.add(verifier)
-        to = self.operators[verifier] if void else self.owner
+        to = self.operators[verifier] if returned else self.owner
         self._credit(self.report_bonds, to, made.deposit)
+
+    @staticmethod
+    def _is_unjudged(r: Round) -> bool:
+        """Whether a round is over without two thirds behind its result."""
+        judged = 3 * r.attested >= 2 * r.verifier_stake
+        return r.phase == VOID or (r.phase == FINALIZED and not judged)
 
     def _settle_reporters(self, report: Report, returned: bool) -> None:
         for verifier, deposit in report.deposits.items():
@@ -584,7 +593,7 @@ class Model:
     def lapse(self, report: Report) -> None:
         need(report.status == OPEN, "reports: not open")
         need(self.round(report.round_id).phase >= FINALIZED, "reports: round not over")
-        self._settle_reporters(report, self.round(report.round_id).phase == VOID)
+        self._settle_reporters(report, self._is_unjudged(self.round(report.round_id)))
         report.status = LAPSED
 
     def appeal(self, report: Report, account: str) -> None:

@@ -118,6 +118,24 @@ def test_index__seats_equal_the_contracts(finished: FinishedJob, page: Served) -
     assert {row["invalid"] for row in found} == {row["duplicate"] for row in found} == {0, 1}
 
 
+def test_index__finders_are_those_whom_the_contract_paid(
+    finished: FinishedJob, page: Served
+) -> None:
+    """To the unit; the rest of each bounty is the treasury's."""
+    network, head = finished.network, finished.network.chain.head().number
+    paid = network.chain.events(network.reports, "FinderPaid", 0, head)
+    with reading(page.site.engine) as look:
+        found = {r.report_id: r.finder for r in queries.reports(look).items if r.finder}
+    assert paid and len(found) == len(paid)
+    for event in paid:
+        one = found[hexed(event.args["report_id"])]
+        assert (one.node_id, one.paid, one.rest) == (
+            event.args["verifier_id"],
+            event.args["amount"],
+            event.args["rest"],
+        )
+
+
 def test_index__reports_equal_the_contracts(finished: FinishedJob, page: Served) -> None:
     network = finished.network
     with reading(page.site.engine) as look:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 
 from agents.protocol import numbers
-from scripts._web.index.models import Accuser, Page, Report
+from scripts._web.index.models import Accuser, Finder, Page, Report
 from scripts._web.index.queries.base import Row, behind, cid_of, cursor_of, newest_first, within
 from scripts._web.index.reading import Reading
 from scripts._web.index.tables import EVENTS, REPORTS
@@ -48,7 +48,25 @@ def _with_voices(look: Reading, rows: list[Row]) -> list[Report]:
         for event in look.all(query.order_by(EVENTS.c.block, EVENTS.c.log_index)):
             if event["args"]["report_id"] in voices:
                 voices[event["args"]["report_id"]].append(_voice(event))
-    return [_report(row, voices[row["report_id"]]) for row in rows]
+    found = _finders(look, rows)
+    return [_report(row, voices[row["report_id"]], found.get(row["report_id"])) for row in rows]
+
+
+def _finders(look: Reading, rows: list[Row]) -> dict[str, Finder]:
+    """Who was paid for each report, in the transaction that ended it."""
+    ends = sorted({row["ended_tx"] for row in rows if row["ended_tx"]})
+    if not ends:
+        return {}
+    events = look.all(within(EVENTS, name="FinderPaid").where(EVENTS.c.tx.in_(ends)))
+    return {
+        event["args"]["report_id"]: Finder(
+            node_id=int(event["args"]["verifier_id"]),
+            paid=int(event["args"]["amount"]),
+            rest=int(event["args"]["rest"]),
+            tx=event["tx"],
+        )
+        for event in events
+    }
 
 
 def _voice(event: Row) -> Accuser:
@@ -61,7 +79,7 @@ def _voice(event: Row) -> Accuser:
     )
 
 
-def _report(row: Row, voices: list[Accuser]) -> Report:
+def _report(row: Row, voices: list[Accuser], finder: Finder | None) -> Report:
     status = numbers.ReportStatus(row["status"])
     same = ("report_id", "job_id", "round_id", "node_id", "weight", "bond", "slashed")
     times = ("reported_at", "confirmed_at", "appealed_at", "ended_at")
@@ -76,6 +94,7 @@ def _report(row: Row, voices: list[Accuser]) -> Report:
         decide_until=row["deadline"] if status == numbers.ReportStatus.APPEALED else None,
         appellant=appellant,
         statement_cid=cid_of(row["statement"]),
+        finder=finder,
         voices=voices,
     )
 
