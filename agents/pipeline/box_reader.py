@@ -59,6 +59,8 @@ class BoxReader:
     def _choice(self) -> list[str]:
         """Those that were not used, in the order in which they are tried."""
         there = self._store.left(self._box, AT_ONE_LOOK)
+        if len(there) < AT_ONE_LOOK:  # it is all that lies there
+            self._later = {cid: self._later[cid] for cid in there if cid in self._later}
         found = [cid for cid in there if cid not in self._used]
         random.SystemRandom().shuffle(found)
         return sorted(found, key=lambda cid: self._later.get(cid, 0))

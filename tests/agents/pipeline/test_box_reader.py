@@ -127,6 +127,19 @@ def test_of_what_is_of_no_use_now_a_bounded_number_stays(
     assert reader.look() == 1
 
 
+def test_what_others_took_away_keeps_no_room(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(box_reader, "_LATER", 3)
+    for number in range(3):
+        cid = reader.put(b"later %d" % number)
+        reader.look()
+        reader.store.take_away(BOX, cid)
+    kept = {reader.put(b"later again %d" % number) for number in range(3)}
+    reader.look()
+    assert reader.lie() == kept
+
+
 def test_a_box_that_cannot_be_looked_into_is_said(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
