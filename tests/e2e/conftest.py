@@ -28,7 +28,7 @@ from scripts._net.processes import Supervisor
 from tests.stage.network import LocalNetwork
 
 AGENT_ROLES = ("trainer", "verifier", "aggregator")
-# The whole work, 20 s of every core, is done in the demos and in the newcomers' first hour.
+# The whole work, 20 s of every core, is done in `make demo` and in the newcomers' first hour.
 SHORT_BENCHMARK = {"benchmark_s": 0.2, "benchmark_blocks": 0}
 AGENTS = {"timer_s": 0.5, "jitter_s": 0.3, "device": "cpu", "trainer": SHORT_BENCHMARK}
 _LIVE: list[LocalNetwork] = []

@@ -105,9 +105,7 @@ def test_a_deployment_by_the_command_trains(
             owners.append(terminal.words[f"<address of {owner}>"])
             kind = "trainer" if role == "executor" else role
             until(lambda o=owners[-1]: w3.eth.get_balance(o) > 0, "ether")  # type: ignore[misc]
-            # The second of a role as the first, without another start of ape.
-            register = terminal.type if number == 1 else terminal.here
-            register(
+            terminal.type(
                 f"ape run node register {known} --account {owner} --role {kind} --yes "
                 f"--operator <address of {operator}>"
             )

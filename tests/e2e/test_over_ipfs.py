@@ -14,6 +14,7 @@ from scripts._demo import demo
 from scripts._demo.scenario import PLAIN
 from scripts._net.ipfs_nodes import Stubs
 from scripts._report.run import FILE, Run
+from tests.e2e.conftest import SHORT_BENCHMARK
 
 
 def test_a_demo_whose_bytes_travel_through_the_ipfs_client_alone(
@@ -22,6 +23,8 @@ def test_a_demo_whose_bytes_travel_through_the_ipfs_client_alone(
     """Over stubs, also where a daemon runs: a test puts nothing into a daemon of somebody's."""
     work, report = tmp_path / "demo", tmp_path / "report"
     monkeypatch.setattr(demo, "WORK", work)
+    for name, value in SHORT_BENCHMARK.items():
+        monkeypatch.setenv(f"MENAGERIE_TRAINER__{name.upper()}", str(value))
     code = demo.run(demo.Options(PLAIN, 5, 2, (), 400.0, report, ipfs=Stubs))
     run = Run.read(report / FILE)
     assert code == 0, [check.sentence for check in run.checks if not check.holds]
