@@ -36,7 +36,6 @@ def upgrade() -> None:
         sa.Column("settled", sa.Boolean(), nullable=False),
         sa.Column("passed", sa.Boolean(), nullable=False),
         sa.Column("overruled", sa.Boolean(), nullable=False),
-        sa.Column("condemned", sa.Boolean(), nullable=False),
         sa.Column("score", Amount(), nullable=False),
         sa.PrimaryKeyConstraint("node_id", "attempt", name=op.f("pk_benchmarks")),
     )
