@@ -224,6 +224,7 @@ def make_stage(codes: Codes) -> Stage:
     stakes = dict.fromkeys((1, 2, 4), 100 * ZOO)
     registry = RegistryModel(
         coordinator,
+        str(s.benchmarks.address),
         [str(c.address) for c in (s.rounds, s.reports, s.tasks, s.appeals)],
         Settings(UNBONDING, stakes, 3_600, 1, coordinator),
         rows,
