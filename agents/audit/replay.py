@@ -24,6 +24,7 @@ from agents.audit.sources.proofs import check_logs
 from agents.audit.sources.record import Record
 from agents.audit.tasks.artefacts import check_artefacts
 from agents.audit.tasks.book import TaskBook
+from agents.audit.tasks.rerunning import check_results
 from agents.audit.work.benchmarks import check_work
 from agents.audit.work.privacy import Charges
 from agents.audit.work.ratings import Ratings
@@ -64,7 +65,7 @@ def audit_job(
         store: where the artefacts are; every byte is verified here whatever it is.
         round_id: audit only this round. Earlier ones are only followed for the model and the
             batches they left; balances, which all rounds make, are not looked at.
-        deep: also train every node's batches again.
+        deep: also train every node's batches again, and run every redundant task again.
         device: where to compute, such as "cpu" or "cuda".
         random_source: the deployment takes seeds from a contract; they can't be checked then.
         receipts: hold every log against the receipts and header of its block.
@@ -248,8 +249,12 @@ class _Auditor:
         check_owners(record, part)
         self._check_benchmarks()
         self._say("redundant tasks")
-        tasks = TaskBook(record, self.registry, part, self._options.random_source).check()
-        check_artefacts(part, self.artefacts, tasks.values(), self._say)
+        book = TaskBook(record, self.registry, part, self._options.random_source)
+        tasks = book.check().values()
+        check_artefacts(part, self.artefacts, tasks, self._say)
+        if self._options.deep:
+            place = book.classes, self._options.device, self._say
+            check_results(part, self.artefacts, tasks, *place)
 
     def _check_benchmarks(self) -> None:
         """Every attempt of every node, of which the weights in the rounds are made."""

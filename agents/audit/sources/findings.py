@@ -32,6 +32,7 @@ CHECKS: Mapping[str, str] = {
     "training": "every node's training, done again",
     "benchmarks": "attempts, verdicts and scores, and the work behind them",
     "tasks": "redundant tasks: draws, answers, verdicts, fees and seats",
+    "results": "every redundant task's result, computed again",
     "balances": "escrow, pending, claimed and staked amounts",
 }
 

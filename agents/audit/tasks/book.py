@@ -62,6 +62,11 @@ class TaskBook(Comparing):
         self._purse = Purse(record, part)
         self._appeals = Appeals(record, registry, part, self._purse, self._pools)
 
+    @property
+    def classes(self) -> list[bytes]:
+        """Names of the determinism classes, by number, once `check` has followed them."""
+        return self._pools.classes
+
     def check(self) -> dict[int, Course]:
         """Replay all events and compare with what is kept; the tasks."""
         record = self._record

@@ -13,6 +13,9 @@ bob, and his appeal is upheld.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -41,6 +44,7 @@ from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.training.data import Dataset
 from scripts._net.anvil import start_anvil
+from scripts._net.compiled import ROOT
 from scripts._net.deployment import ZOO, TaskTerms
 from scripts._net.processes import Supervisor
 from tests.stage.chain.benchmarks import measure
@@ -116,6 +120,21 @@ class FinishedJob:
         """An audit over the recorded chain, by default of the events and state alone."""
         network = lying_network(self.provider, self.network.deployment, lie)
         return audit_job(network, store or self.store, job, **{"receipts": False, **options})
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`ape run audit` in a process of its own, as torch's settings demand."""
+        return subprocess.run(
+            [
+                *(sys.executable, "-c", "from scripts.audit import cli; cli()"),
+                *("--rpc", self.url, "--deployment", str(self.deployment)),
+                *("--store", str(self.store.root), *arguments),
+            ],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            timeout=120,
+        )
 
     def node(self, name: str) -> int:
         return self.people.nodes[name].node_id

@@ -27,7 +27,9 @@ from eth_account.signers.local import LocalAccount
 
 from agents.protocol.formulas import UNAVAILABLE
 from agents.storage.cid import digest_of
+from agents.tasks.compute.classes import CPU
 from agents.tasks.compute.make import publish
+from agents.tasks.process import TaskProcess
 from scripts._net.deployment import ZOO, TaskTerms
 from scripts._net.processes import Supervisor
 from tests.stage.chain.benchmarks import FEW, answer, judge, measure
@@ -44,7 +46,8 @@ from tests.stage.chain.tasks import (
     RUNNING,
     Tasks,
 )
-from tests.stage.memory.task_inputs import TaskInputs, perform
+from tests.stage.memory.honest_round import DEVICE
+from tests.stage.memory.task_inputs import TaskInputs
 
 TERMS = TaskTerms(max_fee=10 * ZOO, fee_per_s=ZOO // 1_000)
 ONE_ROUND: dict[str, Any] = {**SPEC, "rounds": 1, "checkpoint_every": 1}
@@ -77,7 +80,6 @@ class FinishedTasks(FinishedJob):
 
     courses: dict[str, int] = field(default_factory=dict)
     right: bytes = b""
-    payload: bytes = b""
     spec_cid: str = ""
 
     @cached_property
@@ -114,8 +116,13 @@ class FinishedTasks(FinishedJob):
         spec = self.inputs.evaluate()
         self.tasks.spec = publish(spec, self.store)
         self.spec_cid = self.store.resolve(self.tasks.spec)
-        self.payload = perform(spec, self.store)
-        self.right = digest_of(self.store.put_bytes(self.payload))
+        process = TaskProcess(str(self.store.root), DEVICE)
+        try:
+            result = process.run(self.tasks.spec, RUN_S, CPU, Path(self.store.root) / "result")
+        finally:
+            process.close()
+        self.right = digest_of(self.store.put_bytes(result.payload))
+        assert self.right == result.digest
 
     def _benchmarks(self) -> None:
         people, eve = self.people, self.people.nodes["eve"]
@@ -169,11 +176,11 @@ class FinishedTasks(FinishedJob):
 
     # -- the courses ---------------------------------------------------------------------------
 
-    def _fake(self, text: str = "fake") -> bytes:
+    def fake(self, text: str = "fake") -> bytes:
         """The digest of an invention."""
         return digest_of(self.store.put_bytes(text.encode()))
 
-    def _played(self, *answers: bytes) -> tuple[int, list[Node]]:
+    def played(self, *answers: bytes) -> tuple[int, list[Node]]:
         """A task whose executors answer so, one by one."""
         task, *nodes = self.tasks.started()
         self._answer(task, {node: answers[lane] for lane, node in enumerate(nodes)})
@@ -187,46 +194,46 @@ class FinishedTasks(FinishedJob):
         self.tasks.answer(task, answers)
 
     def _agreed(self) -> int:
-        return self._played(self.right, self.right)[0]
+        return self.played(self.right, self.right)[0]
 
     def _outvoted(self) -> int:
-        task, _ = self._played(self._fake(), self.right, self.right)
+        task, _ = self.played(self.fake(), self.right, self.right)
         self.tasks.finalize(task)
         return task
 
     def _framed(self) -> int:
-        task, nodes = self._played(self._fake(), self.right, self._fake())
+        task, nodes = self.played(self.fake(), self.right, self.fake())
         self.tasks.appeal(task, nodes[1].operator)
         self.tasks.judge(task, self.right, VERIFIERS[:2])
         return task
 
     def _frivolous(self) -> int:
-        task, nodes = self._played(self._fake(), self.right, self.right)
+        task, nodes = self.played(self.fake(), self.right, self.right)
         self.tasks.appeal(task, nodes[0].operator)
         self.tasks.judge(task, self.right, VERIFIERS)
         return task
 
     def _objected(self) -> int:
-        task, nodes = self._played(self.right, self.right)
+        task, nodes = self.played(self.right, self.right)
         self.tasks.appeal(task, self.people.nodes["eve"].operator)
         for name in VERIFIERS[:2]:
-            self.tasks.attest(task, self.people.nodes[name], self._fake())
+            self.tasks.attest(task, self.people.nodes[name], self.fake())
         people = self.people
         people.chain.send(nodes[0].operator, people.appeals, "contest", task)
         people.decide((people.appeals, "resolve", (task, self.right)))
         return task
 
     def _unanswered(self) -> int:
-        task, nodes = self._played(self._fake(), self.right, self.right)
+        task, nodes = self.played(self.fake(), self.right, self.right)
         self.tasks.appeal(task, nodes[0].operator)
         self.tasks.attest(task, self.people.nodes["vic"], self.right)
         return self._lapsed(task)
 
     def _undecided(self) -> int:
-        task, nodes = self._played(self.right, self.right)
+        task, nodes = self.played(self.right, self.right)
         self.tasks.appeal(task, self.people.nodes["eve"].operator)
         for name in VERIFIERS[:2]:
-            self.tasks.attest(task, self.people.nodes[name], self._fake())
+            self.tasks.attest(task, self.people.nodes[name], self.fake())
         self.people.chain.send(nodes[0].operator, self.people.appeals, "contest", task)
         return self._lapsed(task)
 
@@ -237,10 +244,10 @@ class FinishedTasks(FinishedJob):
         return task
 
     def _three(self) -> int:
-        return self._played(self._fake(), self.right, self._fake("another"))[0]
+        return self.played(self.fake(), self.right, self.fake("another"))[0]
 
     def _unavailable(self) -> int:
-        return self._played(UNAVAILABLE, UNAVAILABLE)[0]
+        return self.played(UNAVAILABLE, UNAVAILABLE)[0]
 
     def _silent(self) -> int:
         """One never commits; of the next two one never reveals."""

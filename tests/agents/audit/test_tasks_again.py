@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ape run audit --deep` runs every redundant task again, in the class that tasks are paid in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.stage.chain.finished_job import JOB
+from tests.stage.chain.finished_tasks import FinishedTasks
+
+# Tasks that came to a result: not one on which three differed, nor one whose inputs nobody had, nor
+# one whose verdict the committee left standing.
+RIGHT = {"agreed", "outvoted", "framed", "frivolous", "objected", "unanswered", "silent", "lost"}
+
+
+def audited(tasked: FinishedTasks, out: Path, status: int) -> dict[str, Any]:
+    """What the command says of the job as a whole."""
+    ended = tasked.command("--job", str(JOB), "--deep", "--json", str(out))
+    assert ended.returncode == status, ended.stdout + ended.stderr
+    told = json.loads(out.read_text())
+    return next(part for part in told["parts"] if part["round"] == 0)
+
+
+def test_results_of_the_true_history_are_what_the_tasks_give(
+    tasked: FinishedTasks, tmp_path: Path
+) -> None:
+    told = audited(tasked, tmp_path / "audit.json", 0)
+    assert told["checks"]["results"] == {"compared": len(RIGHT), "holds": True}
+    [left] = [remark for remark in told["remarks"] if "did not decide" in remark]
+    assert left.startswith(f"task {tasked.courses['undecided']}: ")
+    assert tasked.right.hex() in left
+
+
+def test_two_who_colluded_and_whom_nobody_found_are_named(
+    tasked: FinishedTasks, tmp_path: Path
+) -> None:
+    """The whole attack: both answer with the same invention, are paid, and nobody appeals."""
+    chain = tasked.people.chain
+    before = chain.snapshot()
+    try:
+        task, _ = tasked.played(tasked.fake(), tasked.fake())
+        told = audited(tasked, tmp_path / "audit.json", 1)
+    finally:
+        chain.revert(before)
+    [found] = told["differences"]
+    assert (found["check"], found["subject"]) == ("results", f"task {task}")
+    assert found["sentence"] == (
+        f"two executors agreed on {tasked.fake().hex()}, and it gives {tasked.right.hex()}."
+    )
