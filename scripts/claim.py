@@ -37,7 +37,7 @@ def cli(account: Any, yes: bool, deployment: Path | None) -> None:
             contracts.TrainingResults.withdraw_bond,
         ),
         (
-            "bonds of appeals",
+            "bonds, deposits and bounties of reports",
             contracts.ViolationReports.bond_credit,
             contracts.ViolationReports.withdraw_bond,
         ),

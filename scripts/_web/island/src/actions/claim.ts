@@ -13,7 +13,7 @@ const CREDITS: [key: string, what: string, contract: string, view: string, take:
   ["rewards", "rewards", "RewardPool", "pending", "claim"],
   ["bounties", "bounties", "NodeRegistry", "bounty", "claim_bounty"],
   ["challenges", "bonds of challenges", "TrainingResults", "bond_credit", "withdraw_bond"],
-  ["appeals", "bonds of appeals", "ViolationReports", "bond_credit", "withdraw_bond"],
+  ["appeals", "bonds, deposits and bounties of reports", "ViolationReports", "bond_credit", "withdraw_bond"],
   ["fees", "fees of redundant tasks", "RedundantTasks", "bond_credit", "withdraw_bond"],
   ["task-appeals", "appeals of redundant tasks", "TaskAppeals", "bond_credit", "withdraw_bond"],
 ];
