@@ -158,6 +158,10 @@ def overrule(node_id: uint256, attempt: uint256, passed: bool, verifier_ids: Dyn
     @param verifier_ids Verifiers who gave it.
     """
     ownable._check_owner()
+    judged: uint256 = self._judged[node_id][attempt]
+    invented: bool = passed and judged != 0 and judged & CONDEMNED == 0
+    if invented:
+        self._judged[node_id][attempt] = judged | CONDEMNED
     for verifier_id: uint256 in verifier_ids:
         vote: uint256 = self._voted[node_id][attempt][verifier_id]
         self._require(
@@ -173,9 +177,8 @@ def overrule(node_id: uint256, attempt: uint256, passed: bool, verifier_ids: Dyn
     log INodeBenchmarks.VerdictOverruled(node_id=node_id, attempt=attempt, passed=passed)
     if passed:
         extcall INodeRegistry(registry).set_score(node_id, 0)
-        judged: uint256 = self._judged[node_id][attempt]
-        if judged != 0 and judged & CONDEMNED == 0:
-            self._condemn(node_id, attempt, judged)
+    if invented:
+        self._slash(node_id, attempt, judged)
 
 
 @external
@@ -193,7 +196,8 @@ def condemn(node_id: uint256, attempt: uint256):
     ownable._check_owner()
     judged: uint256 = self._judged[node_id][attempt]
     self._require(judged & (DOUBTED | CONDEMNED) == DOUBTED, "benchmarks: nothing to condemn")
-    self._condemn(node_id, attempt, judged)
+    self._judged[node_id][attempt] = judged | CONDEMNED
+    self._slash(node_id, attempt, judged)
     if judged & RAISED != 0:
         extcall INodeRegistry(registry).set_score(node_id, 0)
 
@@ -566,11 +570,10 @@ def _settle(node_id: uint256, passed: bool):
 
 
 @internal
-def _condemn(node_id: uint256, attempt: uint256, judged: uint256):
+def _slash(node_id: uint256, attempt: uint256, judged: uint256):
     """
-    @notice Slashes the node for an attempt, which is `judged` and not condemned yet.
+    @notice Slashes the node for an attempt, which is `judged` and condemned now.
     """
-    self._judged[node_id][attempt] = judged | CONDEMNED
     amount: uint256 = extcall INodeRegistry(registry).slash(
         node_id, FALSE_REPORT, judged >> _ANSWERED, empty(address)
     )
