@@ -109,8 +109,9 @@ def _first_job(net: object, rounds: int, files: tuple[Path, ...]) -> None:
     documents = read_documents(files) if files else stdlib_corpus()
     fields = {"rounds": rounds, "optimizer": {**OPTIMIZER, "inner_state": "kept"}}
     published = publish_job(open_store(str(net.store)), documents, fields)
-    # A tenth of what a sponsor offers by default: whoever creates a job here is served first.
-    terms = paced(Terms.brief(reward_per_round=100 * ZOO), net.chain.block_s)
+    # A hundredth of what a sponsor offers by default: whoever creates a job here is served first,
+    # although rounds that have gone by quickly count for more than what a new job is expected to.
+    terms = paced(Terms.brief(reward_per_round=10 * ZOO), net.chain.block_s)
     net.create_job(published, terms, funded_rounds=rounds)
 
 

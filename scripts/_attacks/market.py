@@ -251,7 +251,7 @@ class Market:
         chain, node = self.chain, player.node
         chain.send(player.operator, "NodeBenchmarks", "request_benchmark", node)
         chain.wait(24, 2)
-        seed = chain.read("NodeBenchmarks", "capture_benchmark_seed", node)
+        seed = chain.send(player.operator, "NodeBenchmarks", "capture_benchmark_seed", node)
         answer = (node, seed, _UNITS, _ROOT, _ARTEFACT)
         chain.send(player.operator, "NodeBenchmarks", "submit_benchmark", *answer)
         chain.wait(24, 2)

@@ -201,7 +201,8 @@ def test_a_miners_epoch_costs_the_gas_of_any_nodes_round_whatever_its_samples(
         pipeline.assert_whole(job)
         used[kind] = gas(pipeline, job)
     print(f"gas of each trainer: {used}")
-    few, many, other = (statistics.median(used[kind]) for kind in kinds)
+    # Who comes first or last in a block pays more or less for the same call; all together do not.
+    few, many, other = (statistics.mean(used[kind]) for kind in kinds)
     assert abs(many - few) <= 0.01 * few, used
     assert abs(few - other) <= 0.2 * other, used
 
