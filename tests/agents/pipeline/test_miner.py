@@ -104,6 +104,8 @@ def passed_back(done: dict[int, Finished], stage: int) -> Counter[int]:
     for miner in EPOCH.stages[stage]:
         if miner in done:
             log = done[miner].work.log()
+            if not log.steps:
+                continue  # nobody handed it a sample before the others were done
             last = log.steps[-1]
             found.update(e.number for e in log.events[:last] if e.kind is Kind.BACKWARD)
     return found
