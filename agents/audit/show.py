@@ -29,7 +29,7 @@ def print_audit(audit: Audit, console: Console) -> None:
     """Print every round with its ticks and differences, then the verdict."""
     console.print(
         f"Audit of job {audit.job_id} on chain {audit.chain_id}, as of block {audit.block} "
-        f"({audit.block_hash[:18]}…){', with every training and task done again' if audit.deep else ''}"
+        f"({audit.block_hash[:18]}…){', all work done again' if audit.deep else ''}"
     )
     for part in audit.parts:
         print_part(part, console)
