@@ -19,7 +19,7 @@ from agents.protocol.numbers import Phase
 from agents.storage.canonical import loads
 from agents.storage.embedded import EmbeddedStore
 from scripts._net.localnet import LocalnetSettings
-from tests.e2e.conftest import AGENT_ROLES, AGENTS
+from tests.e2e.conftest import AGENT_ROLES, AGENTS, SHORT_BENCHMARK
 from tests.stage.memory.tiny_specs import tiny_model
 from tests.stage.network import LocalNetwork
 
@@ -39,7 +39,7 @@ SPEC: dict[str, Any] = {
     },
 }
 # On a busy machine a letter through the store takes seconds.
-TIMES = {"benchmark_s": 0.2, "answer_s": 8.0, "linger_s": 60.0, "gather_s": 30.0}
+TIMES = {**SHORT_BENCHMARK, "answer_s": 8.0, "linger_s": 60.0, "gather_s": 30.0}
 _RUBBISH = 20  # files that a stranger throws into each box at once
 ALONE = ("trainer-1", "trainer-2")
 UNREACHED = "trainer-3"

@@ -23,6 +23,7 @@ from torch import Tensor
 from agents.jobs.job import SpecError
 from agents.pipeline.addresses import AddressBook
 from agents.pipeline.butterfly import Butterfly, valid_shards
+from agents.pipeline.epoch import Epoch
 from agents.pipeline.letters import Announcement
 from agents.pipeline.post import Post
 from agents.pipeline.presence import box_of
@@ -39,6 +40,7 @@ from agents.rounds.shares import Shares, max_record_bytes, read_statements
 from agents.rounds.sharing import Sharing
 from agents.storage.canonical import dumps, loads
 from agents.storage.cid import Buffer, cid_of_bytes
+from agents.storage.content_store import ContentStore
 from agents.storage.embedded import EmbeddedStore
 from agents.training.spec import demo_spec
 from agents.training.state import State
@@ -412,16 +414,24 @@ def test_a_miner_without_a_post_leaves_its_statement_at_others(crew: Crew) -> No
 # -- a proposer -----------------------------------------------------------------------------------
 
 
-def test_statements_of_owners_that_nobody_reaches_are_in_the_store(crew: Crew) -> None:
-    """A stranger's and rubbish lie there too, and are not believed."""
+OPERATORS = {node: WALLETS[node].address for node in NINE}
+
+
+def left_by_all(crew: Crew) -> tuple[ContentStore, Epoch, bytes, LeftStatements]:
+    """All share and nobody can be reached: store, epoch, the statements' box, and its reader."""
     for node in NINE:
         crew.share(node)
         crew.posts[node].stop()
     store, epoch = crew.mined.store, crew.mined.plan.epoch
     assert epoch is not None
-    box = box_of("shards", WHERE, epoch)
-    operators = {node: WALLETS[node].address for node in NINE}
-    honest = LeftStatements(store, WHERE, epoch, operators, quiet_log()).look()
+    left = LeftStatements(store, WHERE, epoch, OPERATORS, quiet_log())
+    return store, epoch, box_of("shards", WHERE, epoch), left
+
+
+def test_statements_of_owners_that_nobody_reaches_are_in_the_store(crew: Crew) -> None:
+    """A stranger's and rubbish lie there too, and are not believed."""
+    store, epoch, box, left = left_by_all(crew)
+    honest = left.look()
     (good,) = [said for said in honest if said.owner == NINE[0]]
     forged = replace(good, content=bytes(32)).by(WALLETS[NINE[1]], WHERE)
     leave_in_store(store, WHERE, epoch, forged)
@@ -433,14 +443,7 @@ def test_statements_of_owners_that_nobody_reaches_are_in_the_store(crew: Crew) -
 def test_an_owner_that_leaves_many_statements_in_the_store_hides_nobody(crew: Crew) -> None:
     """Four of its own are kept, the rest make room: in a box of 1,500, where 1,024 are read at one
     look."""
-    for node in NINE:
-        crew.share(node)
-        crew.posts[node].stop()
-    store, epoch = crew.mined.store, crew.mined.plan.epoch
-    assert epoch is not None
-    box = box_of("shards", WHERE, epoch)
-    operators = {node: WALLETS[node].address for node in NINE}
-    left = LeftStatements(store, WHERE, epoch, operators, quiet_log())
+    store, epoch, box, left = left_by_all(crew)
     honest = left.look()
     (good,) = [said for said in honest if said.owner == NINE[0]]
     for number in range(20):
@@ -448,7 +451,7 @@ def test_an_owner_that_leaves_many_statements_in_the_store_hides_nobody(crew: Cr
         leave_in_store(store, WHERE, epoch, many)
     for number in range(1_500):
         store.leave(box, store.put_bytes(b"rubbish %d" % number))
-    again = LeftStatements(store, WHERE, epoch, operators, quiet_log())
+    again = LeftStatements(store, WHERE, epoch, OPERATORS, quiet_log())
     end = time.monotonic() + 60.0
     while len(store.left(box, 1_024)) > len(NINE) + 3 and time.monotonic() < end:
         again.look()
