@@ -68,9 +68,10 @@ class Alignment:
 
     Attributes:
         weight_alignment, weight_magnitude, weight_validation: 0..1, together 1.
-        chance: cosine that noise may have by chance, 0..0.9; it is alignment 0, what lies above is
-            stretched to 0..1. 0 for updates of many numbers; 3 / sqrt(m) for a codec that projects
-            all updates of a round to the same m dimensions.
+        chance: cosine that two updates with nothing in common hardly ever reach, 0..0.9: 3 /
+            sqrt(m) for updates of m numbers, or of a codec that projects all updates of a round to
+            the same m. What the median of so many cosines hardly ever reaches is taken off it
+            (`parts.peers.alignments`), so a round in which nothing is above chance pays nobody.
         gate: alignment from which the magnitude part is paid in full, 0.001..1.
         band_low, band_high: norms that count in full, as multiples of the others' median norm,
             0.01..1 and 1..100.
@@ -147,7 +148,7 @@ class Alignment:
         same = copies(cosine, _unit(self.copy_cosine))
         judged = zip(
             live,
-            [self._above_chance(value) for value in alignments(cosine, same)],
+            alignments(cosine, same, _unit(self.chance)),
             sizes(squares, work, _unit(self.band_low), _unit(self.band_high)),
             validations([gains[index] for index in live], self.least_gain_ppm),
             same,
@@ -165,10 +166,6 @@ class Alignment:
         earned = direction * parts.alignment + magnitude * gated
         earned += usefulness * gated * parts.validation // UNIT
         return earned * parts.size // (UNIT * UNIT * parts.sharers)
-
-    def _above_chance(self, alignment: int) -> int:
-        chance = _unit(self.chance)
-        return max(0, alignment - chance) * UNIT // (UNIT - chance)
 
     def _weights(self) -> tuple[int, int, int]:
         """In ppm."""

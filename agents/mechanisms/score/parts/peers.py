@@ -18,6 +18,7 @@ from math import isqrt
 
 UNIT = 1_000_000_000  # 1.0 of every cosine, ratio and part here
 _COPY = UNIT * 9 // 10
+_HALF_PI = 1_570_796_327  # in UNIT
 
 Matrix = Sequence[Sequence[int]]
 
@@ -81,7 +82,7 @@ def _beyond_usual(cosine: Matrix, i: int, j: int) -> int:
     return UNIT if usual == UNIT else (cosine[i][j] - usual) * UNIT // (UNIT - usual)
 
 
-def alignments(cosine: Matrix, same: Sequence[frozenset[int]]) -> list[int]:
+def alignments(cosine: Matrix, same: Sequence[frozenset[int]], chance: int = 0) -> list[int]:
     """Per node, the cosine with the direction that the others have in common, 0..UNIT.
 
     t_i = max(0, median of cos(u_i, u_j) over the others), its copies left out unless they and it
@@ -91,21 +92,36 @@ def alignments(cosine: Matrix, same: Sequence[frozenset[int]]) -> list[int]:
     cosine with it, then cos(u_i, u_j) = rho_i rho_j, so t_i = rho_i rho and T_i = rho^2 for the
     median rho, and the quotient is rho_i: ZIP-400's cosine with the aggregate, without the node's
     own part in it. A node without others has 1.
+
+    `chance` (in `UNIT`, below it): a cosine that updates with nothing in common hardly ever have.
+    c_i, what the median of as many cosines as t_i is of hardly ever is by chance (`_of_median`), is
+    taken off t_i, and what is left of 1 is stretched to 1; T_i is c_i at least. So the others'
+    signal, however weak, never makes a direction of what chance alone can give.
     """
     if len(cosine) == 1:
         return [UNIT]
-    typical = [_typical(i, row, same[i]) for i, row in enumerate(cosine)]
+    asked = [_asked(i, row, same[i]) for i, row in enumerate(cosine)]
+    typical = [max(0, upper_middle(values)) for values in asked]
     result = []
     for i, own in enumerate(typical):
-        root = isqrt(upper_middle(_without(typical, i)) * UNIT)
-        result.append(min(UNIT, own * UNIT // root) if root else 0)
+        least = _of_median(chance, len(asked[i]))
+        root = isqrt(max(least, upper_middle(_without(typical, i))) * UNIT)
+        above = max(0, own - least) * UNIT // (UNIT - least)
+        result.append(min(UNIT, above * UNIT // root) if root else 0)
     return result
 
 
-def _typical(i: int, row: Sequence[int], same: frozenset[int]) -> int:
+def _asked(i: int, row: Sequence[int], same: frozenset[int]) -> list[int]:
+    """The cosines whose median speaks for node i."""
     strangers = [value for j, value in enumerate(row) if j != i and j not in same]
     outnumbered = len(same) + 1 > len(strangers)
-    return max(0, upper_middle(_without(row, i) if outnumbered else strangers))
+    return _without(row, i) if outnumbered else strangers
+
+
+def _of_median(chance: int, count: int) -> int:
+    """`chance` of the median of `count` independent cosines: a median's standard deviation is
+    sqrt(pi / 2 count) of a single one's, and never more than that."""
+    return min(chance, isqrt(chance * chance * _HALF_PI // (count * UNIT)))
 
 
 def _without(values: Sequence[int], index: int) -> list[int]:

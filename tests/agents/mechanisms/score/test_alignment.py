@@ -5,6 +5,7 @@ Updates are u_i = s + noise, as strangers' updates are: a common direction and m
 own.
 """
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -124,6 +125,16 @@ def test_noise_in_few_dimensions_needs_the_chance_option():
     strict = quality(rows, gains, score_rules.get("alignment")(chance=3 / 256**0.5))
     assert strict[7] == 0
     assert min(strict[:7]) > 700_000
+
+
+def test_a_round_whose_updates_are_all_noise_pays_nobody():
+    """Without the option the luckiest share the pool of every third round or so."""
+    strict, lots = score_rules.get("alignment")(chance=3 / WIDTH**0.5), 0
+    for first in range(0, 200, 10):
+        rows = [stranger(first + node) for node in range(10)]
+        lots += max(quality(rows)) > 100_000
+        assert max(quality(rows, score=strict)) == 0
+    assert lots > 5
 
 
 def test_zero_gets_nothing_and_has_no_say():
@@ -357,9 +368,10 @@ def test_options_change_the_rule():
     )
     expected = PPM / 2  # (cosine / gate)^2
     assert quality(rows, [0] * 4, only) == pytest.approx([expected] * 4, rel=0.05)
-    # Alignments of 0.71, above a chance of 0.5: 0.41 of what is left.
+    # Cosines of 0.5; a median of three may be 0.36 by chance, and 0.22 of what is left is above.
     strict = score_rules.get("alignment")(chance=0.5)
-    expected = (0.5 * (2**0.5 - 1) + 0.3) * PPM
+    least = 0.5 * (math.pi / 6) ** 0.5
+    expected = (0.5 * (0.5 - least) / (1 - least) * 2**0.5 + 0.3) * PPM
     assert quality(rows, [0] * 4, strict) == pytest.approx([expected] * 4, rel=0.05)
     wide = score_rules.get("alignment")(band_low=0.01)
     assert quality([rows[0] * 0.02, *rows[1:]], score=wide) == pytest.approx(quality(rows), abs=1)

@@ -81,6 +81,31 @@ def test_alignment_of_one_two_and_three():
     assert (first, second) == (pytest.approx(0.7 * UNIT, abs=1),) * 2 and liar == 0
 
 
+def test_chance_is_taken_off_the_cosines_before_they_are_divided():
+    # Three others: the median of three cosines may be 0.3 * sqrt(pi / 6) = 0.217 by chance.
+    cosine, chance = symmetric([[0.4], [0.4, 0.4], [0.2, 0.2, 0.2]]), round(0.3 * UNIT)
+    least = 0.3 * math.sqrt(math.pi / 6)
+    expected = (0.4 - least) / (1 - least) / math.sqrt(0.4) * UNIT
+    assert alignments(cosine, [ALONE] * 4, chance) == pytest.approx([expected] * 3 + [0], abs=2)
+
+
+def test_a_direction_below_chance_makes_no_alignment_of_a_little_above_it():
+    # Six others with 0.01 in common; by chance a median of six may be 0.102. One node has 0.11.
+    pairs = [[0.01] * i for i in range(1, 6)] + [[0.11] * 6]
+    least = 0.2 * math.sqrt(math.pi / 12)
+    found = alignments(symmetric(pairs), [ALONE] * 7, round(0.2 * UNIT))
+    assert found[:6] == [0] * 6
+    assert found[6] == pytest.approx((0.11 - least) / (1 - least) / math.sqrt(least) * UNIT, abs=2)
+
+
+def test_one_other_is_no_median():
+    cosine = symmetric([[0.36]])
+    left = (0.36 - 0.3) / (1 - 0.3) / 0.6 * UNIT
+    assert alignments(cosine, [ALONE] * 2, round(0.3 * UNIT)) == pytest.approx([left] * 2, abs=2)
+    assert alignments(cosine, [ALONE] * 2, round(0.36 * UNIT)) == [0, 0]
+    assert alignments([[UNIT]], [ALONE], round(0.36 * UNIT)) == [UNIT]
+
+
 def test_copies_support_each_other_only_as_a_majority():
     # Two copies among four: asked without each other. Two of three: the majority, asked as such.
     four = symmetric([[1.0], [0, 0], [0, 0, 0.5]])
