@@ -122,7 +122,13 @@ _PACKING = (
         "--one-key", is_flag=True, help="Seal all shards with that key, and none with its own."
     ),
     click.option(
-        "--shard-bytes", type=int, help="Plain bytes of a shard (default: 64 KiB, or 1 MiB)."
+        "--shard-bytes",
+        type=int,
+        help="Plain bytes of a shard, a multiple of 4. A node downloads shards whole; where each "
+        "has a key of its own, it comes to hold the keys of those that its batches lie in, so "
+        "smaller ones show it less. Default: 1 MiB, or with --data-key 64 KiB, less where a small "
+        "corpus would give fewer than eight shards for each node (a batch at least), more where a "
+        "large one would give over 1,024.",
     ),
     click.option("--passphrase-env", help="Variable with that file's passphrase (default: ask)."),
     click.option(
@@ -239,7 +245,7 @@ def _published(
 
     What a sponsor should know is said on the error stream.
     """
-    from agents.jobs.publish import publish_job
+    from agents.jobs.publish import USUAL_NODES, publish_job
     from agents.runtime.wallet import read_keystore, read_passphrase
     from agents.storage.content_store import open_store
     from agents.training.documents import DataError, read_documents, stdlib_corpus
@@ -268,6 +274,7 @@ def _published(
     fields, read = _begun(given["model"], fields, read)
     if given["separator"] is not None:
         read["separator"] = given["separator"]
+    seated = min(max(trainers, 2), terms.max_nodes)
     try:
         published = publish_job(
             open_store(store),
@@ -276,6 +283,7 @@ def _published(
             data_key=key,
             one_key=given["one_key"],
             shard_bytes=given["shard_bytes"],
+            nodes=max(seated, USUAL_NODES),
             **read,
         )
     except (SpecError, DataError) as error:
@@ -288,7 +296,6 @@ def _published(
     pipeline = published.spec.pipeline
     stages = 1 if pipeline is None else len(pipeline.layers)
     check_classes(network, published.spec.classes, given["few_verifiers"])
-    seated = min(max(trainers, 2), terms.max_nodes)
     shown = _shown(published, open_store(store), seated)
     for sentence in (*_checking(network, terms, published), *shown):
         click.echo(f"Note: {sentence}.", err=True)

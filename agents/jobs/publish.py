@@ -16,12 +16,15 @@ from agents.jobs.model_files import hash_of, pack_model
 from agents.jobs.outer_step import start
 from agents.mechanisms import verify
 from agents.protocol.numbers import ZOO
-from agents.storage.cid import digest_of
+from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore
 from agents.training.data import pack
 from agents.training.sealed_data import pack_sealed
 from agents.training.spec import JobSpec, SpecError
 from agents.training.state import PayloadError, State, check_state
+
+USUAL_NODES = 8  # that data is cut for, where nobody says how many there will be
+_NO_DATA = cid_of_bytes(b"")  # stands in a spec that is read before its data is packed
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,7 @@ def publish_job(
     data_key: bytes | None = None,
     one_key: bool = False,
     shard_bytes: int | None = None,
+    nodes: int = USUAL_NODES,
     weights: State | None = None,
 ) -> Published:
     """Pack the documents, build the genesis model and put both with the spec into the store.
@@ -135,7 +139,9 @@ def publish_job(
         data_key: 32 secret bytes, from which each shard's key is derived; sets
             `access: encrypted`.
         one_key: seal all shards with `data_key` itself.
-        shard_bytes: plain bytes of a shard; by default those of `pack` and `pack_sealed`.
+        shard_bytes: plain bytes of a shard; by default what the data's length asks for, and the
+            job's nodes where shards have keys of their own (`agents.training.sharding`).
+        nodes: how many the job is for.
         weights: what the model starts from; by default drawn from the spec's `init_seed`.
 
     Raises:
@@ -152,16 +158,19 @@ def publish_job(
         raise SpecError(
             'access "encrypted" and a data key belong together; make one with `keys new`'
         )
+    if model_config is not None:
+        model = {"kind": "transformers", **fields.get("model", {})}
+        fields["model"] = {**model, "config_cid": store.put_bytes(model_config)}
     options: dict[str, Any] = {"tokenizer": tokenizer, "separator": separator}
     if shard_bytes is not None:
         options["shard_bytes"] = shard_bytes
     if data_key is None:
         fields["data"] = pack(documents, store, **options)
     else:
-        fields["data"] = pack_sealed(documents, store, data_key, one_key, **options)
-    if model_config is not None:
-        model = {"kind": "transformers", **fields.get("model", {})}
-        fields["model"] = {**model, "config_cid": store.put_bytes(model_config)}
+        inner = JobSpec.from_dict({**fields, "data": _NO_DATA}).optimizer
+        batch = inner.batch_size * inner.seq_len * (1 if tokenizer is None else 2)
+        place = (documents, store, data_key, one_key, nodes, batch)
+        fields["data"] = pack_sealed(*place, **options)
     job = JobContext(JobSpec.from_dict(fields), store, lambda: data_key)
     state = job.genesis() if weights is None else _started(job, weights)
     files = pack_model(job, state)

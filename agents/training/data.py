@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from tempfile import TemporaryFile
 from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
@@ -32,6 +33,7 @@ from torch import Tensor
 from agents.storage.canonical import dumps, loads
 from agents.training.documents import DataError
 from agents.training.layout import Across, Layout, Within
+from agents.training.sharding import plain_size
 from agents.training.spec import Cid, JobSpec, describe, is_none
 
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
@@ -123,7 +125,7 @@ class Dataset(BaseModel):
 def pack(
     documents: Iterable[bytes],
     store: Store,
-    shard_bytes: int = 1024 * 1024,
+    shard_bytes: int | Callable[[int], int] = plain_size,
     tokenizer: bytes | None = None,
     separator: int | None = None,
 ) -> str:
@@ -132,7 +134,8 @@ def pack(
     Args:
         documents: UTF-8 texts; a separator token follows each.
         store: where shards, tokenizer and manifest go.
-        shard_bytes: length of each shard but the last.
+        shard_bytes: length of each shard but the last, or what gives it from the bytes of all;
+            then these are in a temporary file that only this process can open meanwhile.
         tokenizer: content of a Hugging Face ``tokenizer.json``; None packs bytes.
         separator: token between documents; 0 for bytes, required for a tokenizer.
 
@@ -140,8 +143,6 @@ def pack(
         DataError: no documents, two shards of the same content, too many shards, a bad shard size,
             or a tokenizer that cannot be used.
     """
-    if not 4 <= shard_bytes <= MAX_SHARD_BYTES or shard_bytes % 4:
-        raise DataError(f"shard_bytes must be a multiple of 4 up to {MAX_SHARD_BYTES}")
     vocab_size = 256
     encode: Callable[[bytes], NDArray[np.integer[Any]]] = _bytes_to_tokens
     if tokenizer is not None:
@@ -152,9 +153,8 @@ def pack(
     dtype = np.dtype("u1" if vocab_size <= 2**8 else "<u2" if vocab_size <= 2**16 else "<u4")
     tail = np.array([mark], dtype).tobytes()
     shards = []
-    for chunk in _chunks(
-        (encode(d).astype(dtype).tobytes() + tail for d in documents), shard_bytes
-    ):
+    pieces = (encode(d).astype(dtype).tobytes() + tail for d in documents)
+    for chunk in _cut(pieces, shard_bytes):
         shards.append(Shard(cid=store.put_bytes(chunk), tokens=len(chunk) // dtype.itemsize))
     if not shards:
         raise DataError("there is no text to pack; name at least one file that is not empty")
@@ -179,6 +179,21 @@ def _chunks(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
             del buffer[:size]
     if buffer:
         yield bytes(buffer)
+
+
+def _cut(pieces: Iterable[bytes], size: int | Callable[[int], int]) -> Iterator[bytes]:
+    if not callable(size):
+        if not 4 <= size <= MAX_SHARD_BYTES or size % 4:
+            raise DataError(f"shard_bytes must be a multiple of 4 up to {MAX_SHARD_BYTES}")
+        yield from _chunks(pieces, size)
+        return
+    with TemporaryFile() as file:
+        for piece in pieces:
+            file.write(piece)
+        length = min(size(file.tell()), MAX_SHARD_BYTES)
+        file.seek(0)
+        while chunk := file.read(length):
+            yield chunk
 
 
 def _bytes_to_tokens(document: bytes) -> NDArray[np.integer[Any]]:

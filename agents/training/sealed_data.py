@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,8 +24,7 @@ from agents.storage.content_store import ContentStore
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.sealed import KEY_BYTES, Reader, SealedStore, seal, shard_key
 from agents.training.data import MAX_MANIFEST_BYTES, MAX_SHARD_BYTES, Dataset, Shard, pack
-
-OWN_SHARD_BYTES = 64 * 1024  # of plain bytes in a shard with a key of its own
+from agents.training.sharding import own_size
 
 
 def key_for(dataset: Dataset, master: bytes) -> Callable[[int], bytes]:
@@ -81,16 +81,20 @@ def pack_sealed(
     store: ContentStore,
     key: bytes,
     one_key: bool = True,
+    nodes: int = 8,
+    batch_bytes: int = 1024,
     **options: Any,
 ) -> str:
     """What `pack` does, with sealed shards: returns the CID of the sealed dataset's manifest.
 
-    `one_key`: as for `seal_dataset`; without it shards are smaller unless `options`, which are
+    `one_key`: as for `seal_dataset`; without it shards are as small as so many `nodes` with batches
+    of so many `batch_bytes` need (`agents.training.sharding`), unless `options`, which are
     `pack`'s, say how large. The plain shards are in a temporary folder (mode 0700) meanwhile.
     Raises DataError, StoreError.
     """
     if not one_key:
-        options.setdefault("shard_bytes", OWN_SHARD_BYTES)
+        size_of = partial(own_size, nodes=nodes, batch_bytes=batch_bytes)
+        options.setdefault("shard_bytes", size_of)
     with TemporaryDirectory(prefix="menagerie-pack-") as folder:
         staging = EmbeddedStore(folder)
         plain = pack(documents, staging, **options)
