@@ -173,7 +173,8 @@ PROGRAM = """
 import sys
 import time
 from agents.training.determinism import determinism_class, pin_environment, pin_torch
-pin_environment(portable=sys.argv[1] == "portable")
+kind, precision = sys.argv[1:]
+pin_environment(portable=kind == "portable")
 import torch
 pin_torch()
 from agents.training.flat import FlatModel
@@ -183,8 +184,9 @@ from agents.training.spec import Hyperparameters, demo_spec
 print(determinism_class())
 batches = [(torch.arange(8 * 65).reshape(8, 65) * (i + 3)) % 251 for i in range(4)]
 hashes, losses = [], []
-for inner in ("adamw", "muon"):
-    spec = demo_spec("b" + "a" * 58, optimizer={"inner": inner})
+for inner, options in (("adamw", {}), ("muon", {"newton_schulz": precision})):
+    optimizer = {"inner": inner, "inner_options": options}
+    spec = demo_spec("b" + "a" * 58, optimizer=optimizer, precision=precision)
     net, state = FlatModel(spec.model), init_state(spec.model)
     result = train_local(net, state, batches, Hyperparameters.of(spec, 5), bytes(32))
     hashes += result.hashes
@@ -194,10 +196,12 @@ print(" ".join(repr(x) for x in losses))
 """
 
 
-def run_fresh(kind: str, **environment: str) -> tuple[str, str, list[float]]:
+def run_fresh(
+    kind: str, precision: str = "fp32", **environment: str
+) -> tuple[str, str, list[float]]:
     plain = {k: v for k, v in os.environ.items() if k not in PINNED_ENVIRONMENT}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, kind],
+        [sys.executable, "-c", PROGRAM, kind, precision],
         env=plain | environment, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -205,15 +209,24 @@ def run_fresh(kind: str, **environment: str) -> tuple[str, str, list[float]]:
     return kind_line, hashes, [float(x) for x in losses.split()]
 
 
-def test_fresh_processes_agree_bit_for_bit_within_a_class() -> None:
-    first = run_fresh("portable")
-    second = run_fresh("portable", OMP_NUM_THREADS="2", MKL_CBWR="AVX2")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_fresh_processes_agree_bit_for_bit_within_a_class(precision: str) -> None:
+    """The second is the process of a caller with other settings, whose libraries are kept from
+    what only newer processors can do: AVX-512 and products of bf16."""
+    first = run_fresh("portable", precision)
+    older = {"MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    second = run_fresh("portable", precision, OMP_NUM_THREADS="2", MKL_CBWR="AVX2", **older)
     assert first == second, "the environment of the caller must not matter"
     assert "threads=1" in first[0]
     assert "deterministic=yes" in first[0]
-    fast = run_fresh("fast")
+
+
+def test_another_class_is_told_apart_and_bf16_from_fp32() -> None:
+    first, fast, rough = (run_fresh(*of) for of in (("portable",), ("fast",), ("portable", "bf16")))
     assert fast[0] != first[0], "another class must be told apart"
     assert all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(fast[2], first[2], strict=True))
+    assert rough[0] == first[0], "a class does not name the precision"
+    assert rough[1] != first[1]
 
 
 def test_pinning_too_late_is_refused() -> None:
