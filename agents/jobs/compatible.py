@@ -74,6 +74,7 @@ def check_together(
         *_tolerating(spec, verification, codec),
         *_blinding(spec, shapes, codec, privacy),
         *_riding(spec, verification),
+        *_lots(spec, privacy),
         *_showing_little(spec, verification, codec),
     ]
 
@@ -375,6 +376,18 @@ def _riding(spec: JobSpec, verification: Verification) -> list[str]:
             "one; use shares or gauntlet, or inner steps"
         )
     return found
+
+
+def _lots(spec: JobSpec, privacy: Privacy) -> list[str]:
+    """A score by direction where noise hides most of what updates have in common."""
+    by_direction = spec.score == "alignment" and privacy.unit != "none"
+    if not by_direction or spec.score_options.get("chance", 0):
+        return []
+    return [
+        f'score "alignment" with privacy "{spec.privacy}": where updates are mostly noise, who is '
+        "paid in a round is left to luck, and a sender of noise earned 0.51 of an honest node; set "
+        "score_options.chance to 3 / sqrt(m) for updates of m numbers, or of m rows of a codec"
+    ]
 
 
 def _projecting(spec: JobSpec, codec: Codec) -> list[str]:

@@ -184,6 +184,14 @@ def test_an_accepted_blinded_merge_is_a_warning_with_the_figure(tiny: HonestRoun
     assert context(tiny).warnings == []
 
 
+def test_a_direction_in_noise_without_its_chance_is_warned_of(tiny: HonestRound) -> None:
+    private = {"privacy": "dp_sgd", "codec": "polytope", "merge": "multi_krum", **LOCAL}
+    asked = {**private, "score": "alignment", "score_options": {"chance": 0.01}}
+    left_out = set(context(tiny, **{**asked, "score_options": {}}).warnings)
+    (warning,) = left_out - set(context(tiny, **asked).warnings)
+    assert "left to luck" in warning and "3 / sqrt(m)" in warning
+
+
 def test_options_reach_the_mechanism(tiny: HonestRound, tmp_path: object) -> None:
     job = context(tiny, codec="polytope", codec_options={"cell": 32}, merge="mean")
     assert job.codec == mechanism(job.spec, "codec")
