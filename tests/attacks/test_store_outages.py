@@ -115,8 +115,7 @@ def test_nobody_commits_while_no_store_takes_content(
 ) -> None:
     job.people.open()
     job.people.chain.mine()
-    view = job.view(trainer)
-    trainer.produce(view, trainer.plans.of(view), ann.node_id)  # all it reads is read now
+    _read_all(job, trainer, ann)
     daemon.answers.clear()
     for _ in range(2):
         with pytest.raises(StoreUnavailable):
@@ -126,8 +125,15 @@ def test_nobody_commits_while_no_store_takes_content(
     both = open_stores([daemon.address, str(tmp_path / "second")], timeout_s=1.0)
     again = Trainer(job.begin(ann, "trainer"), both)
     daemon.answers.set()
-    again.produce(view, again.plans.of(view), ann.node_id)
+    _read_all(job, again, ann)
     daemon.answers.clear()
     said = again.commit(job.view(again), ann.node_id)
     assert said is not None and said.startswith("committed:")
     both.close()
+
+
+def _read_all(job: ValidatedJob, trainer: Trainer, node: Node) -> None:
+    """Have it work once, so that it reads nothing more when the daemon is silent."""
+    view = job.view(trainer)
+    plan = trainer.plans.of(view)
+    assert plan is not None and trainer.produce(view, plan, node.node_id)
