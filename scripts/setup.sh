@@ -60,7 +60,7 @@ setup_python() {
     python=$(find_python)
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
         fail "$python has no venv module; install it (Debian, Ubuntu: apt install python3-venv)."
-    echo "setup: installing the pinned Python packages into .venv (1.5 GB, with an NVIDIA driver 6 GB; 20 s to a few minutes) ..."
+    echo "setup: installing the pinned Python packages into .venv (2.3 GB, with an NVIDIA driver 4.5 GB more; 20 s to a few minutes) ..."
     [[ -x .venv/bin/python ]] && is_supported .venv/bin/python || "$python" -m venv --clear .venv
     quietly .build/setup/pip.log .venv/bin/python -m pip install \
         --disable-pip-version-check --no-compile "uv==$UV_VERSION"

@@ -12,9 +12,7 @@ from __future__ import annotations
 import io
 import logging
 import re
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import BinaryIO, Final, TypeVar
 
 import ipfshttpclient
 
+from agents.storage.arrival import Arrival, InFile, InMemory, Meanwhile
 from agents.storage.boxes import box_name
 from agents.storage.cid import (
     DAG_PB,
@@ -52,13 +51,10 @@ _T = TypeVar("_T")
 
 _GRACE_S: Final = 5.0  # beside the search: to connect, and for the daemon to say that it gives up
 _MAX_VERSION: Final = 80
-_SMALL: Final = 1 << 20  # bytes that are hashed as they come; it takes less than a millisecond
-_PIECE: Final = 4 * PROFILE.chunk_size  # read, hashed and written at a time
 _MAX_LISTED: Final = 256 << 10  # bytes of the list of a box
 _NOTHING: Final = b'{"Entries":null}'
 _LISTED: Final = re.compile(rb'\s*\{\s*"Entries"')
 _NAME: Final = re.compile(rb'"Name"\s*:\s*"([a-z0-9]+)"')
-_AHEAD: Final = 4  # pieces that wait to be hashed, at most
 _BASE: Final = {"cid-base": "base32"}  # how a reply writes its CIDs: as this network does
 _ADD_OPTIONS: Final = {
     **_BASE,
@@ -142,16 +138,16 @@ class IpfsStore:
 
     def get(self, cid: str, max_bytes: int) -> bytes:
         """The verified content in memory."""
-        content = io.BytesIO()
+        content = InMemory()
         self._fetch(cid, max_bytes, content)
-        return content.getvalue()  # which does not copy it
+        return content.content()
 
     def get_file(self, cid: str, dest: str | Path, max_bytes: int) -> int:
         """Write the verified content to `dest`; returns its size in bytes."""
         dest = Path(dest)
         try:
             with atomic_file(dest.parent) as (out, commit):
-                size = self._fetch(cid, max_bytes, out)
+                size = self._fetch(cid, max_bytes, InFile(out))
                 commit(dest)
         except OSError as error:
             raise StoreUnavailable(
@@ -304,8 +300,8 @@ class IpfsStore:
             )
         return cid
 
-    def _fetch(self, cid: str, max_bytes: int, sink: BinaryIO) -> int:
-        """Write verified-on-return content to `sink`, piece by piece; returns the size.
+    def _fetch(self, cid: str, max_bytes: int, place: Arrival) -> int:
+        """Let content come to `place` that is verified when this returns; returns its size.
 
         A reply may come back short because the daemon lost the rest of its stream (it tells so only
         in a trailer that HTTP clients ignore), so it ends the content only when the CID matches.
@@ -316,19 +312,24 @@ class IpfsStore:
         builder, patience, size = CidBuilder(), self._patience(), 0
         with (
             _Resumed(lambda at: self._cat(cid, at, limit + 1 - at, patience)) as source,
-            _Meanwhile(builder.update) as pieces,
+            Meanwhile(builder.update) as pieces,
         ):
+            promised = self._call(f"read {cid}", source.promised, patience)
+            place.expect(min(promised, limit) + 1)  # the end shows where one more could lie
             while size <= limit:
-                most = min(limit + 1 - size, _PIECE - size % _PIECE)  # up to where a leaf ends
-                room = pieces.room()[:most]
-                count = self._call(f"read {cid}", partial(source.read_into, room, size), patience)
-                size += count
-                if size > max_bytes:
-                    raise TooLarge(f"{cid} has more than {max_bytes} bytes in {self.location}")
-                if count:
-                    pieces.take(room[:count])
-                    sink.write(room[:count])
-                    continue
+                with (
+                    place.room(size, pieces.wait) as all_room,
+                    all_room[: limit + 1 - size] as room,
+                ):
+                    read = partial(source.read_into, room, size)
+                    count = self._call(f"read {cid}", read, patience)
+                    size += count
+                    if size > max_bytes:
+                        raise TooLarge(f"{cid} has more than {max_bytes} bytes in {self.location}")
+                    if count:
+                        place.keep(room[:count])
+                        pieces.take(room[:count])
+                        continue
                 pieces.wait()
                 if builder.cid() == cid:
                     return size
@@ -404,6 +405,11 @@ class _Resumed:
     def __exit__(self, *_: object) -> None:
         self._end()
 
+    def promised(self) -> int:
+        """How many bytes the first reply says that it has, 0 if it does not say."""
+        self._stream = self._stream or self._open_at(0)
+        return self._stream.promised
+
     def read_into(self, room: memoryview, offset: int) -> int:
         """Put the next bytes into `room`; returns their number, 0 at the end of a reply."""
         if self._stream is None:
@@ -420,51 +426,6 @@ class _Resumed:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
-
-
-class _Meanwhile:
-    """Takes the pieces of a large file, in order, in a thread, and lends the room they lie in.
-
-    They are hashed while they are written and the next ones come. Those of a small file are taken
-    at once.
-    """
-
-    def __init__(self, take: Callable[[memoryview], object]) -> None:
-        self._take = take
-        self._seen = 0
-        self._pool: ThreadPoolExecutor | None = None
-        self._rooms: deque[memoryview] = deque()
-        self._open: deque[Future[object]] = deque()
-
-    def __enter__(self) -> _Meanwhile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
-    def room(self) -> memoryview:
-        """Room for the next piece, until that is taken. Raises what taking an earlier one has."""
-        if len(self._open) >= _AHEAD:
-            self._open.popleft().result()
-        if len(self._rooms) <= len(self._open):
-            self._rooms.appendleft(memoryview(bytearray(_PIECE)))
-        return self._rooms[0]
-
-    def take(self, piece: memoryview) -> None:
-        """Take a piece in the room that was lent last."""
-        self._seen += len(piece)
-        if self._seen <= _SMALL:
-            self._take(piece)
-            return
-        self._pool = self._pool or ThreadPoolExecutor(1, "ipfs-pieces")
-        self._open.append(self._pool.submit(self._take, piece))
-        self._rooms.rotate(-1)
-
-    def wait(self) -> None:
-        """Until all are taken."""
-        while self._open:
-            self._open.popleft().result()
 
 
 class _Hashed:

@@ -8,6 +8,7 @@ when the time of the operation is over, whatever the server is doing then.
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -32,6 +33,7 @@ _FLOWING_S: Final = 0.05  # a reply whose last piece came sooner fills all the r
 _CONNECT_S: Final = 5.0
 _CONNECTIONS: Final = 16  # kept open for later calls; more threads may call at a time
 _CUT_AGAIN_S: Final = 0.1
+_COUNT: Final = re.compile("[0-9]{1,18}")
 
 _calling = threading.local()  # .watch: that of this thread's call
 
@@ -158,6 +160,15 @@ class Stream:
                 self.read_object()
         if self._response.status != 200:
             raise Refused(self._response.status)
+
+    @property
+    def promised(self) -> int:
+        """How many bytes the head of the reply says that it has, 0 if it does not say."""
+        if self._response is None:
+            return 0
+        heads = self._response.headers
+        said = heads.get("X-Content-Length", heads.get("Content-Length", ""))  # Kubo sends chunks
+        return int(said) if _COUNT.fullmatch(said) else 0
 
     def read_object(self) -> dict[str, Any]:
         """The whole body as a JSON object. Raises Unreadable; ErrorResponse if it is an error."""

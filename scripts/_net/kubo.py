@@ -96,7 +96,7 @@ class KuboHandler(BaseHTTPRequestHandler):
             self.send_json({"Name": "", "Hash": _written(added, options)})
         elif call == "cat" and cid in self.server.files:
             start, count = int(options.get("offset", 0)), int(options.get("length", 1 << 60))
-            self._reply(self.server.files[cid][start : start + count], fault=fault)
+            self._reply(self.server.files[cid][start : start + count], fault=fault, told=True)
         elif call == "block/get" and digest_of(cid).hex() in self.server.blocks:
             self._reply(self.server.blocks[digest_of(cid).hex()], fault=fault)
         elif call == "pin/add" and cid in self.server.files:
@@ -155,7 +155,8 @@ class KuboHandler(BaseHTTPRequestHandler):
         """Send an object as the whole reply."""
         self._reply(json.dumps(value).encode() + b"\n", status)
 
-    def _reply(self, data: bytes, status: int = 200, fault: str = "") -> None:
+    def _reply(self, data: bytes, status: int = 200, fault: str = "", told: bool = False) -> None:
+        size = len(data)
         if fault == "flip":
             middle = len(data) // 2
             data = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
@@ -166,6 +167,8 @@ class KuboHandler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(data) * 2 + 1))
         else:
             self.send_header("Transfer-Encoding", "chunked")
+        if told:
+            self.send_header("X-Content-Length", str(size))
         self.end_headers()
         if fault == "cut":
             self.wfile.write(data)

@@ -228,7 +228,7 @@ def _bytes_row(name: str, ran: Result) -> Row:
 def _gas_rows() -> list[Row]:
     """What geth charged for these calls. They take words alone, so samples don't matter; what they
     cost now is in the group `gas`."""
-    gas = REFERENCE["commit"].today + REFERENCE["reveal"].today
+    gas = REFERENCE["commit_on"].today + REFERENCE["reveal"].today
     return [
         Row(
             "gas a miner and epoch: commit + reveal",

@@ -36,8 +36,9 @@ class Charged:
 
 
 REFERENCE = {
-    "commit": Charged(59_989, 159_209, 1),
+    "commit_on": Charged(59_989, 159_209, 1),  # it was `commit`, which writes the same slots
     "reveal": Charged(67_000, 180_220, 1),
+    "propose_result": Charged(206_223, 756_239, 6),
     "attest": Charged(74_545, 185_365, 1),
     "submit_benchmark": Charged(187_668, 729_888, 6),
     "slash_unrevealed": Charged(226_169, 721_509, 5),
