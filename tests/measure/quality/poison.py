@@ -21,12 +21,13 @@ import torch
 
 from tests.measure.quality.methods import METHODS
 from tests.measure.quality.record import Key, Records, kept_or_made, line, say, setting_of
-from tests.measure.quality.task import Task
+from tests.measure.quality.task import PEERS, Task
 from tests.measure.quality.trainer import Method, Trainer
 
 SECTION = "poison"  # of docs/quality.json
 STEPS, LIARS = 200, 2
 GOAL = 0.02
+_CONTROLS = {"six": PEERS - LIARS, "eight": PEERS}
 _FRACTION = {"byzantine_fraction": 0.25}
 RULES: Mapping[str, Method] = {
     "norm_clip": replace(METHODS["sparse-muon"], merge=("norm_clip", _FRACTION)),
@@ -55,16 +56,16 @@ def said(records: Records, seed: int) -> list[str]:
     lines = []
     for rule in RULES:
         ends = {}
-        for peers in ("poisoned", "six", "eight"):
-            run = records.find(Key(f"{rule} {peers}", seed, STEPS))
+        for row in ("poisoned", *_CONTROLS):
+            run = records.find(Key(f"{rule} {row}", seed, STEPS))
             if run is not None:
-                ends[peers] = run.val["1.0"]
+                ends[row] = run.val["1.0"]
         poisoned = ends.pop("poisoned", None)
         if poisoned is not None:
             lines += [
-                f"{rule}, seed {seed}: {100 * (poisoned / end - 1):+.2f} % beside {peers} honest "
-                f"peers (goal: at most {100 * GOAL:g} %)"
-                for peers, end in ends.items()
+                f"{rule}, seed {seed}: {100 * (poisoned / end - 1):+.2f} % beside "
+                f"{_CONTROLS[row]} honest peers (goal: at most {100 * GOAL:g} %)"
+                for row, end in ends.items()
             ]
     return lines
 
