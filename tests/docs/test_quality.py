@@ -12,12 +12,15 @@ import pytest
 from agents.storage.embedded import EmbeddedStore
 from agents.training.state import model_hash
 from scripts._figures.text import schedule
+from tests.measure.bench_inner_large import Parts
+from tests.measure.quality import poison
 from tests.measure.quality.curves import points, write
 from tests.measure.quality.job import SPEC, JobRun
-from tests.measure.quality.record import END, JSON, PAGE, Records
+from tests.measure.quality.record import END, JSON, PAGE, Key, Records
 from tests.measure.quality.sections import sections
 from tests.measure.quality.sizes import law
-from tests.measure.quality.task import CORPUS_SHA256
+from tests.measure.quality.task import CORPUS_SHA256, Task
+from tests.measure.quality.trainer import Run
 from tests.stage.memory.tiny_specs import tiny_model
 
 
@@ -50,6 +53,24 @@ def test_the_law_of_three_gaps_is_the_line_through_their_logarithms() -> None:
     assert error == pytest.approx(0, abs=1e-9)
     *_, off = law({10: 0.1, 100: 0.3, 1000: 0.4})
     assert off == pytest.approx(math.log(1.5) * math.sqrt(2 / 3))
+
+
+def test_poisoners_stand_beside_six_and_eight_honest_peers(tmp_path: Path) -> None:
+    settings = poison.opened().settings
+    records = Records(tmp_path / "quality.json", poison.SECTION, settings)
+    ends = {"norm_clip poisoned": 2.05, "norm_clip six": 2.0, "multi_krum six": 2.0}
+    for name, end in ends.items():
+        records.add(Key(name, 0, poison.STEPS), Task(0), Run({"1.0": end}))
+    (shown,) = poison.said(records, 0)
+    assert shown.startswith("norm_clip, seed 0: +2.50 % beside 6 honest peers")
+    assert poison.said(records, 1) == []
+
+
+def test_muon_is_within_its_goal_from_the_tokens_on_at_which_the_ratio_meets_it() -> None:
+    found = Parts(gradient=0.5, update={"adamw": 10.0, "muon": 132.0}, hashed=50.0)
+    assert found.least(1.2) == pytest.approx(1100.0)
+    assert found.ratio(1100) == pytest.approx(1.2)
+    assert Parts(0.5, {"adamw": 10.0, "muon": 10.0}, 50.0).least(1.2) == 0.0
 
 
 def test_a_curve_has_a_point_at_every_quarter_of_every_run(tmp_path: Path) -> None:

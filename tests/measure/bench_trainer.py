@@ -149,10 +149,11 @@ def utilisation() -> list[Row]:
         return [Row(name, "not measured: no GPU is at hand")]
     gpu = torch.cuda.get_device_name()
     peak = next((rate for part, rate in _PEAK.items() if part in gpu), None)
-    return [_utilised(f"{name}, {size}, {gpu}", spec, peak) for size, spec in _specs().items()]
+    return [_utilised(f"{name}, {size}, {gpu}", spec, peak) for size, spec in specs().items()]
 
 
-def _specs() -> dict[str, JobSpec]:
+def specs() -> dict[str, JobSpec]:
+    """Jobs of the large models, by size."""
     return {
         size: demo_spec(_DATA, model=fields, optimizer={"precision": "bf16"})
         for size, fields in _LARGE.items()

@@ -14,13 +14,12 @@ peer uploads is what its payloads weigh. Prints a line a run and asserts nothing
 from __future__ import annotations
 
 import argparse
-import time
 from dataclasses import replace
 
 import torch
 
 from tests.measure.quality.methods import METHODS
-from tests.measure.quality.record import Key, Records, line
+from tests.measure.quality.record import Key, Records, kept_or_made, line, say
 from tests.measure.quality.sections import sections
 from tests.measure.quality.task import CORPUS_SHA256, Task
 from tests.measure.quality.trainer import Method, Trainer
@@ -61,7 +60,6 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="only write the page's tables")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    records = Records()
     if given.table:
         for section in sections():
             section.write_page()
@@ -76,19 +74,9 @@ def main() -> None:
             print("This Python's library is not 3.11.7's: figures don't stand beside the anchors'.")
         for name, method in methods.items():
             key = Key(name, seed, given.steps)
-            run = records.find(key) if given.record else None
-            if run is None:
-                run = Trainer(task, method, given.steps, _say).go()
-                if given.record:
-                    records = Records()  # another process may have written meanwhile
-                    records.add(key, task, run)
+            made = Trainer(task, method, given.steps, say).go
+            run = kept_or_made(key, task, made, Records) if given.record else made()
             print(line(key, run), flush=True)
-    if given.record:
-        records.write_page()
-
-
-def _say(text: str) -> None:
-    print(f"  {time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 if __name__ == "__main__":

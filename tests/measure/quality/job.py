@@ -19,6 +19,7 @@ import hashlib
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from agents.training.assignment import Ranges, assign, next_carry
 from agents.training.state import State
 from scripts._figures.text import corpus
 from tests.measure.quality.methods import METHODS
-from tests.measure.quality.record import Key, Records, line, setting_of
+from tests.measure.quality.record import Key, Records, kept_or_made, line, say, setting_of
 from tests.measure.quality.task import BATCH, PEERS, SEQ, Task
 from tests.measure.quality.trainer import QUARTERS, Run, Trainer
 from tests.stage.memory.honest_round import DEVICE, JOB, make_work
@@ -160,6 +161,11 @@ def settings() -> dict[str, Any]:
     return {**{name: setting_of(METHODS[name]) for name in CENTRAL}, "job": SPEC}
 
 
+def opened() -> Records:
+    """The section as it is on disk now."""
+    return Records(section=SECTION, settings=settings())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     rows = (*CENTRAL, "job")
@@ -176,22 +182,12 @@ def main() -> None:
     task = Task(given.seed, "llama")
     for row in given.row or rows:
         key = Key(row, given.seed, given.rounds * STEPS)
-        records = Records(section=SECTION, settings=settings())
-        run = records.find(key) if given.record else None
-        if run is None:
-            if row == "job":
-                run = play(task, given.rounds, _say, **changes)
-            else:
-                run = Trainer(task, METHODS[row], key.steps, _say).go()
-            if given.record:
-                records = Records(section=SECTION, settings=settings())  # as of now
-                records.add(key, task, run)
-                records.write_page()
+        if row == "job":
+            made: Callable[[], Run] = partial(play, task, given.rounds, say, **changes)
+        else:
+            made = Trainer(task, METHODS[row], key.steps, say).go
+        run = kept_or_made(key, task, made, opened) if given.record else made()
         print(line(key, run), flush=True)
-
-
-def _say(text: str) -> None:
-    print(f"  {time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import platform
 import statistics
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,11 @@ def line(key: Key, run: Run) -> str:
         f"{run.uploaded / 1e6:.3f} MB up per peer in {run.exchanges} exchanges, "
         f"{run.cpu_s:.0f} CPU s"
     )
+
+
+def say(text: str) -> None:
+    """What a run tells on the way, with the time."""
+    print(f"  {time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 class Records:
@@ -149,6 +155,19 @@ class Records:
             if (entry["method"], entry["steps"]) == (method, steps)
             and entry["setting"] == self.settings[method]
         }
+
+
+def kept_or_made(
+    key: Key, task: Task, made: Callable[[], Run], open_records: Callable[[], Records]
+) -> Run:
+    """The recorded run; where there is none it is made, recorded, and the page's tables follow."""
+    run = open_records().find(key)
+    if run is None:
+        run = made()
+        records = open_records()  # anew: another process may have written meanwhile
+        records.add(key, task, run)
+        records.write_page()
+    return run
 
 
 def _entry_key(entry: dict[str, Any]) -> Key:

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from tests.measure.quality.methods import METHODS
-from tests.measure.quality.record import Key, Records, line, setting_of
+from tests.measure.quality.record import Key, Records, kept_or_made, line, say, setting_of
 from tests.measure.quality.task import Task
 from tests.measure.quality.trainer import Trainer
 
@@ -39,6 +38,11 @@ def settings() -> dict[str, Any]:
         for name in ROWS
         for width in WIDTHS
     }
+
+
+def opened() -> Records:
+    """The section as it is on disk now."""
+    return Records(section=SECTION, settings=settings())
 
 
 def law(gaps: Mapping[int, float]) -> tuple[float, float, float]:
@@ -86,19 +90,10 @@ def main() -> None:
         task = Task(SEED, width=width)
         for name in given.row or ROWS:
             key = Key(f"{name} {width}", SEED, STEPS)
-            records = Records(section=SECTION, settings=settings())
-            run = records.find(key)
-            if run is None:
-                run = Trainer(task, METHODS[name], STEPS, _say).go()
-                records = Records(section=SECTION, settings=settings())  # as of now
-                records.add(key, task, run)
-                records.write_page()
+            made = Trainer(task, METHODS[name], STEPS, say).go
+            run = kept_or_made(key, task, made, opened)
             print(line(key, run), flush=True)
-    print("\n".join(said(Records(section=SECTION, settings=settings()))))
-
-
-def _say(text: str) -> None:
-    print(f"  {time.strftime('%H:%M:%S')} {text}", flush=True)
+    print("\n".join(said(opened())))
 
 
 if __name__ == "__main__":
