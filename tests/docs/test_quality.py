@@ -14,10 +14,11 @@ from agents.training.state import model_hash
 from scripts._figures.text import schedule
 from tests.measure.quality.curves import points, write
 from tests.measure.quality.job import SPEC, JobRun
-from tests.measure.quality.record import END, JSON, PAGE, Records
+from tests.measure.quality.record import JSON, PAGE, Records
 from tests.measure.quality.sections import sections
 from tests.measure.quality.sizes import law
 from tests.measure.quality.task import CORPUS_SHA256
+from tests.measure.rows import END
 from tests.stage.memory.tiny_specs import tiny_model
 
 
