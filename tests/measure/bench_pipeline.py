@@ -161,7 +161,7 @@ def _memory_rows(held: int, whole: int, twice: int, stages: dict[str, list[int]]
     buffer = 4 * D_MODEL * SEQ  # one sample's stream in fp32
     goal = whole / STAGES + buffer
     what = f"memory, {held} sample{'s' * (held > 1)} in flight"
-    parameters = _parameters(slices_of("none", 1), 0)
+    parameters = _parameters("none", 0, stages=1)
     return [
         Row(
             f"{what}: whole model",
@@ -171,7 +171,7 @@ def _memory_rows(held: int, whole: int, twice: int, stages: dict[str, list[int]]
             Row(
                 f"{what}: stages, {name}",
                 f"{', '.join(f'{one / _MB:.1f}' for one in own)} MB; most {max(own) / whole:.3f} "
-                f"of the whole, {_parameters(slices_of(name), own.index(max(own))):,} parameters",
+                f"of the whole, {_parameters(name, own.index(max(own))):,} parameters",
                 f"<= {goal / _MB:.1f} MB (1/{STAGES}, a boundary)",
                 max(own) <= goal,
             )
@@ -180,7 +180,8 @@ def _memory_rows(held: int, whole: int, twice: int, stages: dict[str, list[int]]
     ]
 
 
-def _parameters(slices: Slices, index: int) -> int:
+def _parameters(name: str, index: int, stages: int = STAGES) -> int:
+    slices = slices_of(MINERS_OF[name][0], stages)
     return sum(math.prod(shape) for shape in stage_template(slices, index).values())
 
 

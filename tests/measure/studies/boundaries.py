@@ -32,10 +32,16 @@ from tests.measure.studies.boundary_record import CONTROLS, SETUP, VOCABULARY, R
 
 RECORDED = tuple(
     f"{kind}:width={2 * SETUP.d_model // ratio}"
-    for ratio in (32, 128)
-    for kind in ("residual", "subspace", "bottleneck")
+    for kind, ratios in (
+        ("residual", (32, 128)),
+        ("subspace", (32, 128)),
+        ("bottleneck", (32, 128)),
+        ("residual", (4, 8, 16, 64)),
+    )
+    for ratio in ratios
 )
-"""What is recorded where no boundary is named: each kind at 32x and 128x, codes alone."""
+"""What is recorded where no boundary is named: each kind at 32x and 128x, codes alone, and the rest
+of the curve of `residual`."""
 
 
 def at_32x(d_model: int) -> list[str]:
