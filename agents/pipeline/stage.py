@@ -90,8 +90,10 @@ class StageRunner:
         hyper: Hyperparameters,
         in_flight: int = 8,
         device: str = "cpu",
+        recompute: bool = False,
     ) -> None:
-        """``in_flight``: samples that may wait for their backward at once, 1 to 64.
+        """``in_flight``: samples that may wait for their backward at once, 1 to 64; ``recompute``:
+        as `Stage`.
 
         Raises:
             SpecError: there is no such inner optimizer, or it refuses its options.
@@ -106,6 +108,7 @@ class StageRunner:
         if not choice.makes_steps:
             raise ValueError(f'a stage makes steps, and inner "{hyper.inner}" makes none')
         stage = build_stage(slices, index, device)
+        stage.recompute = recompute
         self.net = FlatModule(stage, device, hidden_matrices(slices.spec.kind, stage))
         self.net.load(state)
         self._optimizer = choice.start(self.net, hyper, batches=1)

@@ -44,9 +44,11 @@ class StageWork:
         batch: Callable[[int], Tensor],
         in_flight: int = 8,
         device: str = "cpu",
+        recompute: bool = False,
     ) -> None:
         """`state`: of the miner's stage, at the epoch's start. `batch`: tokens of a sample, int64
         [batch, seq + 1]. `in_flight`: passes that one step takes, so the samples that may wait.
+        `recompute`: as `Stage`.
 
         Raises:
             ValueError: the miner holds no stage, or as StageRunner.
@@ -61,7 +63,7 @@ class StageWork:
         self.passes = self.steps = 0
         self.losses: dict[int, float] = {}
         self._batch, self._most = batch, in_flight
-        self._runner = StageRunner(slices, stage, state, hyper, in_flight, device)
+        self._runner = StageRunner(slices, stage, state, hyper, in_flight, device, recompute)
         self._origin = Origin(miner, epoch.number, stage, model_hash(state))
         self._state = self._origin.state
 

@@ -102,7 +102,8 @@ class Mining:
         assert job.slices is not None and job.spec.pipeline is not None
         hyper = Hyperparameters.of(job.spec, step)
         place = job.slices, epoch, node, before, hyper, job.data.batch
-        return self._kind(*place, job.spec.pipeline.local_batch, self._device)
+        recompute = self._context.settings.trainer.recompute
+        return self._kind(*place, job.spec.pipeline.local_batch, self._device, recompute)
 
     def _mine(
         self,

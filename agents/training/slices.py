@@ -9,11 +9,13 @@ stages 0 and 1. So the states of all stages together are one state without a nam
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from agents.mechanisms import boundary as boundaries
 from agents.mechanisms.boundary import Boundary, Parts, Shape, Side, cross
@@ -104,6 +106,10 @@ class Stage(nn.Module):
 
     The first stage takes no code, the last one gives logits [batch, seq, vocab_size]. Codes are
     fp32 [batch, seq, width], not yet rounded.
+
+    Attributes:
+        recompute: keep what goes into a block alone between forward and backward, and do the block
+            again when its gradient comes. It changes no bit.
     """
 
     fixed: Tensor | None
@@ -112,6 +118,7 @@ class Stage(nn.Module):
         super().__init__()
         spec, boundary = slices.spec, slices.boundary
         self.first, self.final = index == 0, index == slices.last
+        self.recompute = False
         self.rotary = Rotary(spec.d_model // spec.n_heads, spec.max_seq_len, spec.rope_theta)
         parts = Parts(spec.d_model, lambda: Attention(spec, self.rotary), lambda: FeedForward(spec))
         self.embedding = nn.Embedding(spec.vocab_size, spec.d_model) if self.first else None
@@ -167,13 +174,33 @@ class Stage(nn.Module):
         else:
             x = self.sides["receiver"](code, base)
         for block in self.blocks.values():
-            x = block(x) if isinstance(block, Block) else x + block(x)
+            x = self._done(block if isinstance(block, Block) else _Added(block), x)
         if self.norm is None:
             narrow: Tensor = self.sides["sender"](x, base)
             return narrow.float()
+        return self._done(self._logits, x)
+
+    def _done(self, part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        if not self.recompute:
+            return part(x)
+        again: Tensor = checkpoint(part, x, use_reentrant=False, preserve_rng_state=False)
+        return again
+
+    def _logits(self, x: Tensor) -> Tensor:
         source = self.embedding if self.head is None else self.head  # tied only in one stage
-        assert source is not None
+        assert source is not None and self.norm is not None
         return functional.linear(self.norm(x), source.weight)
+
+
+@dataclass(frozen=True)
+class _Added:
+    """Half a block, added to the stream."""
+
+    half: nn.Module
+
+    def __call__(self, x: Tensor) -> Tensor:
+        added: Tensor = self.half(x)
+        return x + added
 
 
 def build_stage(slices: Slices, index: int, device: str = "cpu") -> Stage:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from typing import Any
@@ -41,6 +41,7 @@ class Setup:
         lr: of `inner`; a matrix that Muon takes has `inner_options`' `lr_ratio` times it.
         held_out: batches of 32 windows that are never trained on, at most 8.
         inner, inner_options: the inner optimizer of each stage, as `optimizer` of a spec names it.
+        batch: sequences of SEQ tokens that make a step.
     """
 
     tokens: int = 262_144
@@ -51,6 +52,12 @@ class Setup:
     held_out: int = 8
     inner: str = "adamw"
     inner_options: Mapping[str, Any] = field(default_factory=dict)
+    batch: int = BATCH
+
+    @property
+    def steps(self) -> int:
+        """The whole steps in `tokens`, at least one."""
+        return max(1, self.tokens // (self.batch * SEQ))
 
     def model(self, seed: int) -> ModelSpec:
         """The byte model; its first bits are the seed's."""
@@ -89,7 +96,7 @@ def build(text: str) -> Boundary:
 
 
 def train(setup: Setup, boundary: Boundary, seed: int, text: Text) -> Run:
-    """Train for `setup.tokens` tokens, or the whole steps in them, at least one."""
+    """Train for the whole steps in `setup.tokens`."""
     began = time.process_time()
     slices = Slices(setup.model(seed), setup.layers, boundary)
     chain = Chain(slices)
@@ -97,14 +104,14 @@ def train(setup: Setup, boundary: Boundary, seed: int, text: Text) -> Run:
     for index, net in enumerate(nets):
         net.load(init_stage(slices, index))
     hyper = Hyperparameters(setup.lr, (0.9, 0.95), 1e-8, 0.1, 1.0, "fp32")
-    steps = max(1, setup.tokens // (BATCH * SEQ))
+    steps = setup.steps
     inner = chosen(setup.inner, setup.inner_options)
     optimizers = [inner.start(net, hyper, steps) for net in nets]
     seen = []
     for step in range(steps):
         for net in nets:
             net.grads.zero_()
-        loss = next_token_loss(chain, text.batch(seed, step))
+        loss = next_token_loss(chain, text.batch(seed, step, setup.batch))
         loss.backward()
         seen.append(float(loss.detach()))
         for optimizer in optimizers:
@@ -114,33 +121,31 @@ def train(setup: Setup, boundary: Boundary, seed: int, text: Text) -> Run:
         held_out = text.held_out[: setup.held_out]
         losses = [float(next_token_loss(chain, windows)) for windows in held_out]
     count = sum(p.numel() for p in chain.parameters())
-    return Run(statistics.mean(losses), count, time.process_time() - began, _curve(seen))
+    return Run(
+        statistics.mean(losses), count, time.process_time() - began, _curve(seen, setup.batch * SEQ)
+    )
 
 
-def _curve(losses: Sequence[float]) -> tuple[tuple[int, float], ...]:
+def _curve(losses: Sequence[float], tokens: int) -> tuple[tuple[int, float], ...]:
     size = -(-len(losses) // POINTS)
     parts = [losses[first : first + size] for first in range(0, len(losses), size)]
     ends = [min(len(losses), (number + 1) * size) for number in range(len(parts))]
     return tuple(
-        (end * BATCH * SEQ, statistics.mean(part)) for end, part in zip(ends, parts, strict=True)
+        (end * tokens, statistics.mean(part)) for end, part in zip(ends, parts, strict=True)
     )
 
 
 def train_all(
-    setup: Setup,
-    names: Sequence[str],
-    seed: int,
-    workers: int = 1,
-    say: Callable[[str], None] = lambda _: None,
-) -> dict[str, Run]:
-    """A run of each boundary, by its text, `workers` at once, each in a process of one thread."""
-    found = {}
+    setup_of: Callable[[str], Setup], wanted: Sequence[tuple[str, int]], workers: int = 1
+) -> Iterator[tuple[str, int, Run]]:
+    """A run of each (boundary's text, seed), as each ends; `workers` at once, each in a process of
+    one thread. `setup_of`: the setup of a boundary's runs."""
     with ProcessPoolExecutor(workers, get_context("spawn"), _one_thread) as pool:
-        waiting = {name: pool.submit(_run, setup, name, seed) for name in names}
-        for name, run in waiting.items():
-            found[name] = run.result()
-            say(f"{name}: {found[name].loss:.3f} nats a byte, {found[name].seconds:.0f} s of CPU")
-    return found
+        waiting = {
+            pool.submit(_run, setup_of(name), name, seed): (name, seed) for name, seed in wanted
+        }
+        for done in as_completed(waiting):
+            yield *waiting[done], done.result()
 
 
 _texts: list[Text] = []  # of this process

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from agents.mechanisms.boundary import wire_ratio
 from scripts._figures.boundary_runs import Run, Setup, build, train_all
 from scripts._figures.figure import COLOURS, SOFT, Figure
-from scripts._figures.text import BATCH, SEQ
+from scripts._figures.text import SEQ
 
 _KINDS = ("residual", "bottleneck", "subspace")
 _RATIOS = (32, 128)
@@ -30,12 +30,16 @@ def boundaries_of(d_model: int) -> dict[str, str]:
 def figure_5(setup: Setup, seed: int, workers: int, say: Callable[[str], None]) -> Figure:
     """Train every boundary, each once."""
     named = boundaries_of(setup.d_model)
-    runs = train_all(setup, list(named.values()), seed, workers, say)
+    runs: dict[str, Run] = {}
+    wanted = [(name, seed) for name in named.values()]
+    for name, _, run in train_all(lambda _: setup, wanted, workers):
+        runs[name] = run
+        say(f"{name}: {run.loss:.3f} nats a byte, {run.seconds:.0f} s of CPU")
     rows: list[tuple[str | int | float, ...]] = []
     for label, spelt in named.items():
         for tokens, loss in runs[spelt].curve:
             rows.append((label, spelt, tokens, round(loss, 4), ""))
-        last = setup.tokens // (BATCH * SEQ) * BATCH * SEQ
+        last = setup.steps * setup.batch * SEQ
         rows.append((label, spelt, last, "", round(runs[spelt].loss, 4)))
     heads = setup.model(seed)
 
@@ -63,8 +67,9 @@ def figure_5(setup: Setup, seed: int, workers: int, say: Callable[[str], None]) 
             "The primer trains a model of 1.5 billion parameters with three bottlenecks on up to "
             "400 million tokens of FineWeb. This one is some 2,000 times smaller and sees some "
             f"1,500 times less. Its own choices: rate {setup.lr:g} with warm-up and cosine, AdamW, "
-            f"{BATCH} sequences of {SEQ} tokens a step. The primer names no seed and no number of "
-            "runs. `residual` and `subspace` are not the primer's: it has `bottleneck` alone."
+            f"{setup.batch} sequences of {SEQ} tokens a step. The primer names no seed and no "
+            "number of runs. `residual` and `subspace` are not the primer's: it has `bottleneck` "
+            "alone."
         ),
         seeds=f"{seed}, for the model's first bits and for the batches",
         found="Loss on text that was never trained on: "
@@ -82,7 +87,7 @@ def _counted(setup: Setup) -> str:
     for ratio in _RATIOS:
         width = 2 * setup.d_model // ratio
         counted = wire_ratio(
-            build(f"residual:width={width}"), setup.d_model, _VOCABULARY, BATCH, SEQ
+            build(f"residual:width={width}"), setup.d_model, _VOCABULARY, setup.batch, SEQ
         )
         shown.append(f"{counted:.1f} for {ratio}x")
     return " and ".join(shown)

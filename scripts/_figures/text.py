@@ -40,10 +40,10 @@ class Text:
         self.train, held_out = data[:split], data[split:]
         self.held_out = _windows(held_out, _WINDOWS, torch.Generator().manual_seed(0)).split(32)
 
-    def batch(self, seed: int, step: int) -> Tensor:
-        """int64 [BATCH, SEQ + 1]."""
+    def batch(self, seed: int, step: int, count: int = BATCH) -> Tensor:
+        """int64 [count, SEQ + 1]."""
         draw = torch.Generator().manual_seed(seed * 1_000_003 + step)
-        return _windows(self.train, BATCH, draw)
+        return _windows(self.train, count, draw)
 
 
 def _windows(data: Tensor, count: int, draw: torch.Generator) -> Tensor:

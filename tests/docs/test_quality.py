@@ -16,11 +16,12 @@ from tests.measure.bench_inner_large import Parts
 from tests.measure.quality import poison
 from tests.measure.quality.curves import points, write
 from tests.measure.quality.job import SPEC, JobRun
-from tests.measure.quality.record import END, JSON, PAGE, Key, Records
+from tests.measure.quality.record import JSON, PAGE, Key, Records
 from tests.measure.quality.sections import sections
 from tests.measure.quality.sizes import law
 from tests.measure.quality.task import CORPUS_SHA256, Task
 from tests.measure.quality.trainer import Run
+from tests.measure.rows import END
 from tests.stage.memory.tiny_specs import tiny_model
 
 

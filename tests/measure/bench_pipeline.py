@@ -3,7 +3,8 @@
 
 - Memory: bytes of tensors that torch's allocator has given out and not got back, at their peak:
   weights, gradients, AdamW's moments, and what passes keep and need. The whole model is one stage
-  of all blocks. The interpreter and torch's own libraries are not in it, nor messages as bytes.
+  of all blocks. The interpreter and torch's own libraries are not in it, nor messages as bytes,
+  but for a code in fp32, which lies in its message's bytes while its sample waits.
 - Time: `pipeline_links` plays an epoch of 4 stages of 3 miners with the real `Schedule`. Passes
   take the CPU time measured here on one core; links are modelled.
 - Bytes: of that epoch, by the real lengths of letters, entries and events.
@@ -41,6 +42,9 @@ STAGES, MINERS, SAMPLES, BATCHES = 4, 3, 96, (4, 16)
 D_MODEL, BLOCKS, SEQ = 512, 8, 256
 LINK = Link(80e6 / 8, 0.04)
 NARROW = "residual:width=32"
+AGAIN = f"{NARROW}, recompute"
+MINERS_OF = {"none": ("none", False), NARROW: (NARROW, False), AGAIN: (NARROW, True)}
+"""By name a boundary, and whether blocks are computed twice."""
 HELD = (1, BATCHES[0])
 _ROUNDS = 4
 _QUIET = {"KINETO_LOG_LEVEL": "99"}  # torch's profiler says on stderr that it works
@@ -61,14 +65,14 @@ def slices_of(boundary: str, stages: int = STAGES) -> Slices:
 class _Bare:
     """A stage at work, with messages of the right shape from nobody."""
 
-    def __init__(self, slices: Slices, index: int, waiting: int) -> None:
+    def __init__(self, slices: Slices, index: int, waiting: int, recompute: bool) -> None:
         self._index, self._last, self._waiting = index, slices.last, waiting
         draw = torch.Generator().manual_seed(0)
         self._tokens = torch.randint(0, 256, (1, SEQ + 1), generator=draw)
         code = torch.randn(slices.code_shape(1, SEQ), generator=draw)
         self._message = slices.boundary.pack(code)
         state = init_stage(slices, index)
-        self._runner = StageRunner(slices, index, state, _HYPER, waiting)
+        self._runner = StageRunner(slices, index, state, _HYPER, waiting, recompute=recompute)
 
     def batch(self) -> dict[str, list[float]]:
         """`waiting` forwards, their backwards, a step: CPU seconds of each, by kind."""
@@ -91,22 +95,25 @@ class _Bare:
 # -- in a process of its own -----------------------------------------------------------------------
 
 
-def peak_bytes(boundary: str, stages: int, index: int, waiting: int) -> int:
+def peak_bytes(boundary: str, stages: int, index: int, waiting: int, recompute: bool) -> int:
     """Of a stage from its building on, over two steps of `waiting` samples."""
+    slices = slices_of(boundary, stages)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
-        stage = _Bare(slices_of(boundary, stages), index, waiting)
+        stage = _Bare(slices, index, waiting, recompute)
         stage.batch()
         stage.batch()
     events = (one for one in seen.profiler.kineto_results.events() if one.name() == "[memory]")
     ordered = sorted(events, key=lambda one: one.start_ns())
-    return max(accumulate(one.nbytes() for one in ordered))
+    in_messages = index > 0 and boundary == "none"  # torch gave out no bytes for these codes
+    codes = 4 * waiting * math.prod(slices.code_shape(1, SEQ)) * in_messages
+    return max(accumulate(one.nbytes() for one in ordered)) + codes
 
 
-def least_seconds(boundary: str) -> list[dict[str, float]]:
+def least_seconds(boundary: str, recompute: bool = False) -> list[dict[str, float]]:
     """Of each stage, by kind, the least CPU time of a pass of one sample, or of a step."""
     found = []
     for index in range(STAGES):
-        stage = _Bare(slices_of(boundary), index, BATCHES[0])
+        stage = _Bare(slices_of(boundary), index, BATCHES[0], recompute)
         took = [stage.batch() for _ in range(_ROUNDS)]
         found.append({kind: min(min(one[kind]) for one in took[1:]) for kind in _KINDS})
     return found
@@ -115,15 +122,18 @@ def least_seconds(boundary: str) -> list[dict[str, float]]:
 def _here() -> dict[str, Any]:
     pin_torch()
     return {
-        "whole": [peak_bytes("none", 1, 0, held) for held in HELD],
+        "whole": {
+            str(again): [peak_bytes("none", 1, 0, held, again) for held in HELD]
+            for again in (False, True)
+        },
         "stages": [
             {
-                name: [peak_bytes(name, STAGES, index, held) for index in range(STAGES)]
-                for name in ("none", NARROW)
+                name: [peak_bytes(boundary, STAGES, index, held, again) for index in range(STAGES)]
+                for name, (boundary, again) in MINERS_OF.items()
             }
             for held in HELD
         ],
-        "times": {name: least_seconds(name) for name in ("none", NARROW)},
+        "times": {name: least_seconds(*made) for name, made in MINERS_OF.items()},
     }
 
 
@@ -139,24 +149,29 @@ def rows() -> list[Row]:
     )  # fmt: skip
     seen = json.loads(done.stdout)
     found: list[Row] = []
-    for held, whole, stages in zip(HELD, seen["whole"], seen["stages"], strict=True):
-        found += _memory_rows(held, whole, stages)
+    wholes = zip(*seen["whole"].values(), strict=True)
+    for held, (whole, twice), stages in zip(HELD, wholes, seen["stages"], strict=True):
+        found += _memory_rows(held, whole, twice, stages)
     times = {name: _costs(own) for name, own in seen["times"].items()}
-    return [*found, *_time_rows(times["none"], times[NARROW]), *_gas_rows()]
+    return [*found, *_time_rows(times["none"], times[NARROW], times[AGAIN]), *_gas_rows()]
 
 
-def _memory_rows(held: int, whole: int, stages: dict[str, list[int]]) -> list[Row]:
+def _memory_rows(held: int, whole: int, twice: int, stages: dict[str, list[int]]) -> list[Row]:
+    """`twice`: the whole model's whose blocks are computed twice, which no goal is taken from."""
     buffer = 4 * D_MODEL * SEQ  # one sample's stream in fp32
     goal = whole / STAGES + buffer
     what = f"memory, {held} sample{'s' * (held > 1)} in flight"
-    parameters = _parameters(slices_of("none", 1), 0)
+    parameters = _parameters("none", 0, stages=1)
     return [
-        Row(f"{what}: whole model", f"{whole / _MB:.1f} MB, {parameters:,} parameters"),
+        Row(
+            f"{what}: whole model",
+            f"{whole / _MB:.1f} MB, {parameters:,} parameters; recompute {twice / _MB:.1f} MB",
+        ),
         *(
             Row(
                 f"{what}: stages, {name}",
                 f"{', '.join(f'{one / _MB:.1f}' for one in own)} MB; most {max(own) / whole:.3f} "
-                f"of the whole, {_parameters(slices_of(name), own.index(max(own))):,} parameters",
+                f"of the whole, {_parameters(name, own.index(max(own))):,} parameters",
                 f"<= {goal / _MB:.1f} MB (1/{STAGES}, a boundary)",
                 max(own) <= goal,
             )
@@ -165,7 +180,8 @@ def _memory_rows(held: int, whole: int, stages: dict[str, list[int]]) -> list[Ro
     ]
 
 
-def _parameters(slices: Slices, index: int) -> int:
+def _parameters(name: str, index: int, stages: int = STAGES) -> int:
+    slices = slices_of(MINERS_OF[name][0], stages)
     return sum(math.prod(shape) for shape in stage_template(slices, index).values())
 
 
@@ -173,33 +189,35 @@ def _costs(stages: list[dict[str, float]]) -> Costs:
     return Costs(*([one[kind] for one in stages] for kind in _KINDS))
 
 
-def _epoch() -> Epoch:
+def epoch_of() -> Epoch:
+    """The epoch that is played."""
     seats = [range(MINERS * stage + 1, MINERS * stage + MINERS + 1) for stage in range(STAGES)]
     return Epoch(1, 0, keccak(b"bench"), tuple(map(tuple, seats)), range(SAMPLES))
 
 
-def _time_rows(plain: Costs, narrow: Costs) -> list[Row]:
+def _time_rows(plain: Costs, narrow: Costs, again: Costs) -> list[Row]:
     """Shares of time, and the bytes of the default's epochs."""
     wide, slim = (slices_of(name).message_bytes(1, SEQ) for name in ("none", NARROW))
-    passes = sum(narrow.forward) / STAGES, sum(narrow.backward) / STAGES
     found = [
         Row(
-            "a pass of one sample and stage, one core",
-            f"forward {1000 * passes[0]:.0f} ms, backward {1000 * passes[1]:.0f} ms of CPU",
+            f"a pass of one sample and stage, one core, {name}",
+            f"forward {1000 * sum(costs.forward) / STAGES:.0f} ms, "
+            f"backward {1000 * sum(costs.backward) / STAGES:.0f} ms of CPU",
         )
+        for name, costs in ((NARROW, narrow), (AGAIN, again))
     ]
     played: dict[str, Result] = {}
     for batch in BATCHES:
         for times in (1, 10):
             for name, costs, message in (("none", plain, wide), ("residual", narrow, slim)):
                 ran = Simulation(
-                    _epoch(),
+                    epoch_of(),
                     costs.faster(times),
                     LINK,
                     message,
                     batch,
                 ).run()
-                free = Simulation(_epoch(), costs.faster(times), FREE, message, batch).run()
+                free = Simulation(epoch_of(), costs.faster(times), FREE, message, batch).run()
                 speed = "measured passes" if times == 1 else f"passes {times} times as fast"
                 found.append(
                     Row(

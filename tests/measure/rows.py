@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.table import Table
 
@@ -25,6 +26,16 @@ def gas_row(figure: str, gas: int, goal: int | None = None, peer: str = "") -> R
     if goal is None:
         return Row(figure, f"{gas:,} gas", peer=peer)
     return Row(figure, f"{gas:,} gas", f"<= {goal:,}", gas <= goal, peer)
+
+
+END = "<!-- end -->"
+
+
+def put_between(page: Path, begin: str, text: str) -> None:
+    """Write text between a mark of a page and the next `END`; nothing where the mark is missing."""
+    head, mark, rest = page.read_text().partition(begin)
+    if mark:
+        page.write_text(f"{head}{begin}\n\n{text}\n\n{END}{rest.partition(END)[2]}")
 
 
 def text_table(

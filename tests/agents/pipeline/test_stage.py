@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 from agents.mechanisms import boundary as boundaries
 from agents.mechanisms.boundary import WireError
@@ -48,18 +49,23 @@ def cut_by(layers: tuple[int, ...], name: str = "none", **options: Any) -> Slice
     return Slices(SPEC, layers, boundaries.get(name)(**options))
 
 
-def runners(slices: Slices, hyper: Hyperparameters = HYPER) -> list[StageRunner]:
-    indices = range(slices.last + 1)
-    return [StageRunner(slices, i, init_stage(slices, i), hyper) for i in indices]
+def runners(
+    slices: Slices, hyper: Hyperparameters = HYPER, recompute: bool = False
+) -> list[StageRunner]:
+    states = [init_stage(slices, index) for index in range(slices.last + 1)]
+    return [
+        StageRunner(slices, index, state, hyper, recompute=recompute)
+        for index, state in enumerate(states)
+    ]
 
 
 def hashes(nets: list[FlatModule], of: str) -> list[bytes]:
     return [model_hash(net.split(getattr(net, of))) for net in nets]
 
 
-def piped(slices: Slices, hyper: Hyperparameters = HYPER) -> Trace:
+def piped(slices: Slices, hyper: Hyperparameters = HYPER, recompute: bool = False) -> Trace:
     """Losses, gradients and weights of every step, each stage fed with bytes only."""
-    stages, trace = runners(slices, hyper), []
+    stages, trace = runners(slices, hyper, recompute), []
     for step in range(STEPS):
         losses = []
         for number, tokens in enumerate(samples(step)):
@@ -109,6 +115,32 @@ def test_a_pipeline_is_its_chain_in_one_process_bit_for_bit(
 ) -> None:
     slices = cut_by(layers, name, **options)
     assert piped(slices) == chained(slices)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(("name", "options"), BOUNDARIES)
+def test_blocks_that_are_computed_twice_change_no_bit(
+    name: str, options: dict[str, Any], precision: str
+) -> None:
+    slices, hyper = cut_by((1, 2, 1), name, **options), replace(HYPER, precision=precision)
+    assert piped(slices, hyper, recompute=True) == piped(slices, hyper)
+
+
+def test_a_stage_that_recomputes_keeps_little_between_forward_and_backward() -> None:
+    kept = {recompute: kept_bytes(recompute) for recompute in (False, True)}
+    # What goes into each of four blocks and into the head, the logits' logarithms, and ids.
+    tokens = 2 * 12
+    assert kept[True] <= 4 * tokens * (5 * SPEC.d_model + SPEC.vocab_size + 4) + 1024
+    assert kept[True] < kept[False] / 3
+
+
+def kept_bytes(recompute: bool) -> int:
+    """What torch gave out during a forward of a stage of four blocks, and did not get back."""
+    (stage,) = runners(cut_by((4,)), recompute=recompute)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        stage.do(Forward(0, samples(0)[0]))
+    events = seen.profiler.kineto_results.events()
+    return sum(event.nbytes() for event in events if event.name() == "[memory]")
 
 
 def test_with_muon_too_a_pipeline_is_its_chain_bit_for_bit() -> None:

@@ -20,12 +20,13 @@ import torch
 from tests.measure.quality.methods import METHODS
 from tests.measure.quality.task import TOKENS_A_STEP, WIDTH, Task
 from tests.measure.quality.trainer import QUARTERS, Method, Run
+from tests.measure.rows import put_between
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 JSON, PAGE = DOCS / "quality.json", DOCS / "quality.md"
 _LATER = ("inner", "momentum", "poisoners", "poison", "absent_every", "forgets")
 """Fields that methods got after the first runs were recorded; written where they are set."""
-BEGIN, END = "<!-- table {} -->", "<!-- end -->"
+BEGIN = "<!-- table {} -->"
 
 
 @dataclass(frozen=True)
@@ -137,14 +138,8 @@ class Records:
 
     def write_page(self) -> None:
         """Put the tables between their marks in `docs/quality.md`."""
-        text = PAGE.read_text()
         for steps in self.lengths():
-            begin = self.begin(steps)
-            if begin in text:
-                head, _, rest = text.partition(begin)
-                tail = rest.partition(END)[2]
-                text = f"{head}{begin}\n\n{self.table(steps)}\n\n{END}{tail}"
-        PAGE.write_text(text)
+            put_between(PAGE, self.begin(steps), self.table(steps))
 
     def of(self, method: str, steps: int) -> dict[int, dict[str, Any]]:
         """By seed what was recorded of a method's runs of so many steps, if its setting is still

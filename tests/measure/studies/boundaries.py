@@ -9,25 +9,39 @@ the share of one seed decides nothing. Prints a table and asserts nothing.
     python -m tests.measure.studies.boundaries  # about six minutes of one core
     python -m tests.measure.studies.boundaries --boundary residual:width=32,code=int8 --seeds 3
     python -m tests.measure.studies.boundaries --inner muon --inner-option lr_ratio=3
+    python -m tests.measure.studies.boundaries --record --seeds 3  # what docs/boundaries.json lacks
+    python -m tests.measure.studies.boundaries --page  # docs/pipeline.md's table and curve from it
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
-import torch
 import yaml
 from rich.console import Console
 from rich.table import Table
 
 from agents.mechanisms.boundary import wire_ratio
-from scripts._figures.boundary_runs import Run, Setup, build, train
-from scripts._figures.text import BATCH, SEQ, Text
+from scripts._figures.boundary_runs import Run, Setup, build, train_all
+from scripts._figures.text import BATCH, SEQ
 from tests.measure.rows import text_table
+from tests.measure.studies.boundary_record import CONTROLS, SETUP, VOCABULARY, Records, setup_of
 
-CONTROLS = ("none", "cut")
+RECORDED = tuple(
+    f"{kind}:width={2 * SETUP.d_model // ratio}"
+    for kind, ratios in (
+        ("residual", (32, 128)),
+        ("subspace", (32, 128)),
+        ("bottleneck", (32, 128)),
+        ("residual", (4, 8, 16, 64)),
+    )
+    for ratio in ratios
+)
+"""What is recorded where no boundary is named: each kind at 32x and 128x, codes alone, and the rest
+of the curve of `residual`."""
 
 
 def at_32x(d_model: int) -> list[str]:
@@ -59,7 +73,7 @@ def table(options: argparse.Namespace, runs: dict[str, list[Run]]) -> Table:
         shown.add_row(
             name,
             f"{boundary.bytes_per_token(options.d_model):g}",
-            f"{wire_ratio(boundary, options.d_model, 256, BATCH, SEQ):.1f}",
+            f"{wire_ratio(boundary, options.d_model, VOCABULARY, options.batch, SEQ):.1f}",
             f"{found[0].parameters:,}",
             f"{mean:.4f}",
             f"{mean / base - 1:+.2%}",
@@ -79,9 +93,13 @@ def share(loss: float, none: float, cut: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--boundary", action="append", help="name:option=value,...; repeats")
-    parser.add_argument("--tokens", type=int, default=262_144)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=1, help="runs at once, each on one core")
+    parser.add_argument("--record", action="store_true", help="the record's setup; write each run")
+    parser.add_argument("--page", action="store_true", help="only write the page from the record")
+    parser.add_argument("--tokens", type=int, default=262_144)
+    parser.add_argument("--batch", type=int, default=BATCH, help="sequences that make a step")
     parser.add_argument("--d-model", type=int, default=128)
     parser.add_argument("--d-ff", type=int, help="default: twice the channels")
     parser.add_argument("--layers", default="1,1,1,1", help="blocks of each stage")
@@ -90,22 +108,52 @@ def main() -> None:
     parser.add_argument("--inner-option", action="append", default=[], help="name=value; repeats")
     options: Any = parser.parse_args()
     options.layers = tuple(int(part) for part in options.layers.split(","))
-    torch.set_num_threads(1)
+    if options.page:
+        Records().write_page()
+        return
+    if options.record:
+        record(options)
+        return
     pairs = (one.partition("=") for one in options.inner_option)
     options.inner_options = {name: yaml.safe_load(value) for name, _, value in pairs}
     setup = Setup(
         *(options.tokens, options.d_model, options.d_ff, options.layers, options.lr),
         inner=options.inner,
         inner_options=options.inner_options,
+        batch=options.batch,
     )
-    text, console = Text(), Console(width=150)
+    wanted = _wanted(options, options.boundary or at_32x(options.d_model))
+    found: dict[tuple[str, int], Run] = {}
+    for name, seed, run in train_all(lambda _: setup, wanted, options.workers):
+        found[name, seed] = run
+        _say(name, seed, run)
     runs: dict[str, list[Run]] = {}
-    for seed in range(options.first_seed, options.first_seed + options.seeds):
-        for name in dict.fromkeys((*CONTROLS, *(options.boundary or at_32x(options.d_model)))):
-            run = train(setup, build(name), seed, text)
-            runs.setdefault(name, []).append(run)
-            console.print(f"[dim]seed {seed}, {name}: {run.loss:.4f} ({run.seconds:.0f} s)[/dim]")
-    console.print(table(options, runs))
+    for name, seed in wanted:
+        runs.setdefault(name, []).append(found[name, seed])
+    Console(width=150).print(table(options, runs))
+
+
+def record(options: argparse.Namespace) -> None:
+    """Run what the record lacks, and write each run as it ends."""
+    records = Records()
+    wanted = [
+        (name, seed)
+        for name, seed in _wanted(options, options.boundary or RECORDED)
+        if seed not in records.of(name)
+    ]
+    for name, seed, run in train_all(setup_of, wanted, options.workers):
+        records.add(name, seed, run)
+        _say(name, seed, run)
+
+
+def _wanted(options: argparse.Namespace, boundaries: Sequence[str]) -> list[tuple[str, int]]:
+    names = dict.fromkeys((*CONTROLS, *boundaries))
+    last = options.first_seed + options.seeds
+    return [(name, seed) for seed in range(options.first_seed, last) for name in names]
+
+
+def _say(name: str, seed: int, run: Run) -> None:
+    print(f"seed {seed}, {name}: {run.loss:.4f} ({run.seconds:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":

@@ -15,22 +15,30 @@ from torch import Tensor
 
 from agents.training.spec import Hyperparameters
 
+CHUNK = 1 << 17  # numbers worked on at once by a CPU
+
 
 @torch.no_grad()
 def clip_norm(gradient: Tensor, bound: float) -> None:
     """Scale fp32 [n] in place so that its L2 norm, taken in fp64, is at most ``bound``.
 
+    A CPU copies what it takes in fp64, so it takes one chunk after the other: a copy of the whole
+    would be half as much again as weights and gradient together.
+
     Raises:
         FloatingPointError: the norm is not finite.
     """
-    norm = float(torch.linalg.vector_norm(gradient, dtype=torch.float64))
+    parts = gradient.split(_width(gradient))
+    norm = math.hypot(*(float(torch.linalg.vector_norm(p, dtype=torch.float64)) for p in parts))
     if not math.isfinite(norm):
         raise FloatingPointError("the gradient is not finite; lower the learning rate")
     if norm > bound:
         gradient.mul_(bound / norm)
 
 
-CHUNK = 1 << 17  # numbers worked on at once by a CPU
+def _width(values: Tensor) -> int:
+    """Numbers to work on at once."""
+    return CHUNK if values.device.type == "cpu" else max(1, len(values))
 
 
 class Moments:
@@ -42,7 +50,7 @@ class Moments:
         self._second = torch.zeros_like(values)
         self._power1 = self._power2 = 1.0
         count = len(values)
-        width = CHUNK if values.device.type == "cpu" else max(1, count)
+        width = _width(values)
         self._scratch = values.new_empty(min(width, count))
         rows = (values, gradient, self._first, self._second)
         # Per chunk its four views, and how many of its numbers have decay.
