@@ -651,10 +651,10 @@ def cut_factors(
     @notice The part of its cut that each of some verifiers earns in a round, before the next one is
             closed. In a scored round the square of its trust relative to the middle one of those
             that revealed, by weight, and all from there on: draws differ, and half of the weight
-            loses nothing by it. All if the middle is zero, nothing for one that did not reveal. In
-            a round without consensus all for those that revealed and nothing for others, but all for
-            everybody when no scoring was opened and opening one is paused, and in a job that isn't
-            adopted.
+            loses nothing by it. All if the middle is zero, nothing for one that did not reveal.
+            In a round without consensus all for those that revealed and nothing for others, but
+            all for everybody when no scoring was opened and opening one is paused, and in a job
+            that isn't adopted.
     @param job_id The job.
     @param round_id The round.
     @param verifiers Their node ids.

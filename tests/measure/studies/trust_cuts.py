@@ -12,11 +12,10 @@ best of its round, of the square of that, and of the factor that the contract ap
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -41,7 +40,9 @@ class Watched(GauntletSwarm):
 
     vectors: dict[int, list[int]] = field(default_factory=dict)
 
-    def _vector(self, index: int, plan: Plan, sent: dict[int, State], plausible: set[int]) -> Any:
+    def _vector(
+        self, index: int, plan: Plan, sent: Mapping[int, State], plausible: set[int]
+    ) -> list[int]:
         self.vectors[index] = super()._vector(index, plan, sent, plausible)
         return self.vectors[index]
 
@@ -83,7 +84,7 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = [(str(n), *(f"{part:.1%}" for part in kept(n))) for n in EVALUATED]
     headings = ("evaluated", "trust over the best", "squared", "squared, over the middle")
-    Console().print(text_table(headings, rows))
+    Console().print(text_table("Parts of the cuts of honest validators", headings, rows))
 
 
 if __name__ == "__main__":
