@@ -904,7 +904,8 @@ def _trust(job_id: uint256, verifier_id: uint256) -> uint256:
 @pure
 def _middle(ranks: DynArray[uint256, 32]) -> uint256:
     """
-    @notice The lowest trust that half of the weight does not exceed; 0 of nobody.
+    @notice The lowest trust that more than half of the weight does not exceed; 0 of nobody. So
+            half of it in one hand does not set it.
     """
     weight: uint256 = 0
     for rank: uint256 in ranks:
@@ -912,7 +913,7 @@ def _middle(ranks: DynArray[uint256, 32]) -> uint256:
     lower: uint256 = 0
     for rank: uint256 in ranks:
         lower = unsafe_add(lower, rank & _WEIGHT_MASK)
-        if 2 * lower >= weight:
+        if 2 * lower > weight:
             return rank >> _VOICES
     return 0
 

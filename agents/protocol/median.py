@@ -72,12 +72,13 @@ def next_trust(old: int | None, newest: int) -> int:
 
 
 def middle_trust(ranks: Iterable[tuple[int, int]]) -> int:
-    """Of pairs of trust and weight, the lowest trust that half of the weight does not exceed."""
+    """Of pairs of trust and weight, the lowest trust that more than half of the weight does not
+    exceed: half of it in one hand does not set it."""
     ordered = sorted(ranks)
     whole, lower = sum(weight for _, weight in ordered), 0
     for trust, weight in ordered:
         lower += weight
-        if 2 * lower >= whole:
+        if 2 * lower > whole:
             return trust
     return 0
 

@@ -219,9 +219,9 @@ def test_cut_factor__by_hand() -> None:
 
 
 def test_middle_trust__by_hand() -> None:
-    """The lowest that half of the weight does not exceed; a crowd of small ones doesn't move it."""
+    """The lowest that more than half of the weight does not exceed; a crowd of small ones doesn't move it."""
     assert middle_trust([]) == 0
     assert middle_trust([(7, 1)]) == 7
     assert middle_trust([(9, 1), (3, 1), (5, 1)]) == 5
-    assert middle_trust([(9, 1), (3, 1)]) == 3
+    assert middle_trust([(9, 1), (3, 1)]) == 9
     assert middle_trust([(9, 10), (1, 3), (2, 3), (3, 3)]) == 9

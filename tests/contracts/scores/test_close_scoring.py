@@ -213,6 +213,24 @@ def test_cut_factors__the_middle_is_by_weight(system: System) -> None:
     assert wanted.count(BPS) == 2
 
 
+def test_cut_factors__liar_with_half_of_what_is_revealed__does_not_set_the_middle(
+    stage: ScoreStage,
+) -> None:
+    """One of three is away, so the liar is half of the weight that reveals; its trust is not what
+    trust is measured by."""
+    liar, honest, _ = stage.verifiers
+    row, lie = [30_000, 20_000, 15_535], [0, 0, SCALE]
+    for rows in ([lie, row, row], [lie, row, None]):
+        round_id = stage.job.to_aggregate()
+        stage.score(round_id, rows)
+        low, high = (stage.scores.trust_of(1, p.node_id) for p in (liar, honest))
+        assert low < high
+        factors = stage.scores.cut_factors(1, round_id, [liar.node_id, honest.node_id])
+        assert factors == [cut_factor(low, high), BPS]
+        assert factors[0] < BPS
+        stage.finish(round_id)
+
+
 def test_trust__silence_after_a_commitment_is_no_agreement(stage: ScoreStage) -> None:
     round_id = stage.job.to_aggregate()
     stage.score(round_id, [ROW] * 3)

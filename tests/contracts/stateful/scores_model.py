@@ -246,7 +246,7 @@ class JobModel:
         def not_above(trust: int) -> int:
             return sum(self.weights[v] for v, t in trusts.items() if t <= trust)
 
-        s.middle = min((t for t in trusts.values() if 2 * not_above(t) >= weight), default=0)
+        s.middle = min((t for t in trusts.values() if 2 * not_above(t) > weight), default=0)
 
     def _judge(self, verifier: int) -> None:
         s, agreement = self.last.scoring, 0
