@@ -219,7 +219,7 @@ def test_cut_factor__by_hand() -> None:
 
 
 def test_middle_trust__by_hand() -> None:
-    """The lowest that more than half of the weight does not exceed; a crowd of small ones doesn't move it."""
+    """The lowest that more than half of the weight does not exceed, whoever has the other half."""
     assert middle_trust([]) == 0
     assert middle_trust([(7, 1)]) == 7
     assert middle_trust([(9, 1), (3, 1), (5, 1)]) == 5
