@@ -34,7 +34,7 @@ from agents.jobs.following import Following
 from agents.jobs.outer_step import weights_of
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.nodes.membership import Membership
-from agents.protocol.formulas import opened, round_commitment
+from agents.protocol.formulas import commit_place, opened, round_commitment
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZERO_DIGEST, Phase, ScorePhase
 from agents.protocol.scores import Consensus
@@ -270,11 +270,8 @@ class Trainer:
             lambda: self._commitment(view, node) != ZERO_DIGEST,
             self.network.rounds,
             "commit_on",
-            view.job_id,
-            view.round_id,
-            node,
+            commit_place(view.job_id, view.round_id, node, seen),
             self._digest(view, node, secret),
-            *seen,
         )
         crashpoint("trainer-after-commit")
         # At once: where everyone is quick, the next round opens a few blocks from now.

@@ -95,6 +95,13 @@ jobs: public(immutable(address))
 results: public(immutable(address))
 
 
+# Of the word of `commit_on`.
+_MASK_24: constant(uint256) = 2**24 - 1
+_MASK_64: constant(uint256) = 2**64 - 1
+# Bits of a block's hash that are not in it.
+_UNSEEN: constant(uint256) = 160
+
+
 struct Origin:
     opened_block: uint256
     prev_model: bytes32
@@ -397,32 +404,27 @@ def commit(job_id: uint256, round_id: uint256, node_id: uint256, commitment: byt
 
 @external
 @reentrant
-def commit_on(
-    job_id: uint256,
-    round_id: uint256,
-    node_id: uint256,
-    commitment: bytes32,
-    seen_block: uint256,
-    seen_hash: bytes32,
-):
+def commit_on(place: uint256, commitment: bytes32):
     """
     @notice `commit`, but only on the chain that the work was made on: work is bound to the round's
             seed, and a reorganisation may give the round another one. A transaction that is mined
             again after that leaves no commitment that can't be revealed; the node may commit to
             the work that the new seed asks for.
-    @dev Reverts: "rounds: another chain" (also for a block older than 256), and as `commit`.
-    @param job_id The job.
-    @param round_id The round.
-    @param node_id The node.
+    @dev One word for all but the commitment: the bytes of a call are a part of its price, and every
+         node pays it in every round. Reverts: "rounds: another chain" (also for a block older than
+         256), and as `commit`; without a reason for a block that a chain younger than 256 blocks
+         does not have.
+    @param place job_id << 192 | round_id << 128 | node_id << 104 | (seen_block & 255) << 96 | the
+                 last 12 bytes of that block's hash. The block is the one that the seed is taken
+                 from, or a later one.
     @param commitment See `commitment_digest`.
-    @param seen_block The block that the seed is taken from, or a later one.
-    @param seen_hash Its hash.
     """
-    self._commit(job_id, round_id, node_id, commitment)
+    self._commit(place >> 192, place >> 128 & _MASK_64, place >> 104 & _MASK_24, commitment)
+    # Of the last 256 blocks the one whose number ends so.
+    newest: uint256 = unsafe_sub(block.number, 1)
+    seen: uint256 = unsafe_sub(newest, unsafe_sub(newest, place >> 96) & 255)
     assert (
-        seen_block < block.number
-        and block.number - seen_block <= 256
-        and blockhash(seen_block) == seen_hash
+        convert(blockhash(seen), uint256) << _UNSEEN == place << _UNSEEN
     ), "rounds: another chain"
 
 

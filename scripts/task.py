@@ -6,9 +6,11 @@ ape run task create --network ... --account me --job 1 --kind generate --prompt 
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +160,7 @@ def create(
         where = f" --store {store}" if store else ""
         click.echo(f"Follow it with `ape run task status {task_id}`, and fetch what came out with")
         click.echo(f"`ape run task result {task_id} --wait{where}`.")
+    click.echo(f"`ape run task audit {task_id}` has it run again if the lot falls on it.")
 
 
 @cli.command()
@@ -304,7 +307,68 @@ def appeal(account: Any, task_id: int, yes: bool, deployment: Path | None) -> No
     If the outcome was wrong the bond comes back with a share of what is slashed; else the verifiers
     keep it. `ape run claim` fetches what is credited.
     """
+    _appeal(Contracts(deployment), account, yes, task_id)
+
+
+@cli.command(cls=ConnectedProviderCommand)
+@network_option()
+@account_option()
+@click.argument("task_ids", type=int, nargs=-1, required=True)
+@click.option(
+    "--share",
+    type=click.FloatRange(0, 1),
+    help="Of the tasks (default: the least that pays verifiers for watching).",
+)
+@yes_option
+@deployment_option
+@explained
+def audit(
+    account: Any, task_ids: tuple[int, ...], share: float | None, yes: bool, deployment: Path | None
+) -> None:
+    """Have verifiers run some of TASK_IDS again, drawn by lot, as their creator.
+
+    Two executors who are friends may agree on a fake, and verifiers earn nothing by running right
+    tasks again. So a creator bonds an appeal of a few of its agreed tasks, whichever result they
+    have. Where it is right verifiers share the bond. Nobody can know which tasks are drawn. Name
+    each task once.
+    """
     contracts = Contracts(deployment)
+    network = contracts.network()
+    for task_id in dict.fromkeys(task_ids):
+        task = _tasks(network, task_id).task(task_id)
+        part = _audited(network, task) if share is None else share
+        if secrets.SystemRandom().random() >= part:
+            click.echo(f"Task {task_id} is not drawn, as {1 - part:.1%} of tasks are not.")
+        elif not task.appealable(network.chain.chain_time()):
+            click.echo(f"Task {task_id} is drawn, but {task.status.name}: there is no time left.")
+        else:
+            _appeal(contracts, account, yes, task_id)
+
+
+# -- what the commands share -------------------------------------------------------------------
+
+
+def _audited(network: Any, task: Any) -> float:
+    """The least share of tasks of its fee and class that pays verifiers for watching."""
+    from agents.runtime.config import VerifierSettings
+    from agents.tasks.contract import Tasks
+    from agents.tasks.rechecking_pay import least_share
+
+    tasks = Tasks(network)
+    able = len(tasks.recheckers()[task.class_id].able)
+    rate = Fraction(str(VerifierSettings().task_audit_rate))
+    bond = tasks.terms().appeal_bond
+    found = least_share(bond, task.fee, able, rate)
+    if found is None:
+        raise click.ClickException(
+            f"A bond of {zoo(bond)} pays {able} verifiers for no share of tasks of {zoo(task.fee)}:"
+            " name the share yourself with --share."
+        )
+    return float(found)
+
+
+def _appeal(contracts: Contracts, account: Any, yes: bool, task_id: int) -> None:
+    """Bond an appeal, if the task's window is open."""
     network = contracts.network()
     task = _tasks(network, task_id).task(task_id)
     if not task.appealable(network.chain.chain_time()):
@@ -324,9 +388,6 @@ def appeal(account: Any, task_id: int, yes: bool, deployment: Path | None) -> No
         f"Task {task_id} is appealed with a bond of {zoo(terms.appeal_bond)}; verifiers have "
         f"{terms.verdict_s} s."
     )
-
-
-# -- what the commands share -------------------------------------------------------------------
 
 
 @contextmanager

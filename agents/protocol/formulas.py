@@ -129,6 +129,16 @@ def task_commitment(
     return _hash([*kinds, *["bytes32"] * 3], [*values, *parts])
 
 
+def commit_place(job_id: int, round_id: int, node_id: int, seen: tuple[int, bytes]) -> int:
+    """The word that says in TrainingRounds.commit_on whose commitment it is, and on which chain.
+
+    `seen`: number and hash of the block of the round's seed, or of a later one.
+    """
+    number, digest = seen
+    ids = job_id << 192 | round_id << 128 | node_id << 104
+    return ids | (number & 255) << 96 | int.from_bytes(digest[-12:], "big")
+
+
 # -- keys, seeds and ids -----------------------------------------------------------------------
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What honest work on tasks and scores is paid on the contracts, and what it costs to compute.
 
-Verifiers are paid for a verdict, for a fake that they find, and for scores. Nobody pays them for
-running a right task again.
+Verifiers are paid for a verdict, for a fake that they find, and for scores. For running right tasks
+again they are paid where creators audit theirs.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from agents.tasks.rechecking_pay import least_share
 from scripts._attacks.attack import Deed, gains
 from scripts._attacks.honest import HonestWork
 from scripts._attacks.market import Market, Player
@@ -33,6 +34,7 @@ def honest_work(market: Market, numbers: TaskNumbers | None = None) -> tuple[Hon
     if judges:
         rate, pairs = numbers.audit_rate, chances(market).pair
         found = _auditor_of_a_fake(market, numbers, judges[0])
+        vote = _vote(market, numbers, judges)
         rows += [
             HonestWork(
                 "verifier: its sample, by the task, where cheats fake own pairs",
@@ -40,12 +42,17 @@ def honest_work(market: Market, numbers: TaskNumbers | None = None) -> tuple[Hon
                 rate * compute,
             ),
             HonestWork(
-                "verifier: its sample, by the task, where nobody cheats",
+                "verifier: its sample, by the task, where nobody cheats and no creator audits",
                 Fraction(0),
                 rate * compute,
             ),
-            HonestWork("verifier: a vote on an appeal", _vote(market, numbers, judges), compute),
+            HonestWork("verifier: a vote on an appeal", vote, compute),
         ]
+        share = _audited(market, numbers)
+        if share is not None:
+            name = "verifier: its sample and votes, by the task, where creators audit"
+            name += f" {float(share):.1%} and nobody cheats"
+            rows.append(HonestWork(name, share * vote, (share + rate) * compute))
     verifiers, trainers = len(market.honest_verifiers), len(market.honest)
     if verifiers:
         pay = Fraction(_won(market, scored, market.honest_verifiers), verifiers)
@@ -54,6 +61,13 @@ def honest_work(market: Market, numbers: TaskNumbers | None = None) -> tuple[Hon
         pay = Fraction(_won(market, scored, market.honest), trainers)
         rows.append(HonestWork("trainer: a scored round", pay, share * pay))
     return tuple(rows)
+
+
+def _audited(market: Market, numbers: TaskNumbers) -> Fraction | None:
+    """The share of its tasks that a creator audits, if it goes by what its command says."""
+    able = len(market.verifiers) if numbers.judges is None else numbers.judges
+    bond, fee = market.settings.tasks.appeal_bond, numbers.fee_of(market)
+    return least_share(bond, fee, able, numbers.audit_rate)
 
 
 def _won(market: Market, deed: Deed, players: Sequence[Player]) -> int:

@@ -14,6 +14,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Self
 
 import torch
@@ -66,7 +67,7 @@ class Swarm(ABC):
         **fields: Any,
     ) -> Self:
         """Before the first round. `fields`: of the spec."""
-        published = publish_job(store, stdlib_corpus(_CORPUS_BYTES), fields)
+        published = publish_job(store, _corpus(), fields)
         job = JobContext(published.spec, store)
         state = load_state(store.get(published.checkpoint_cid, _STATE_BYTES), job.kept_shapes())
         return cls(job, strategies, seed, state, pay=dict.fromkeys(strategies, 0.0))
@@ -117,6 +118,12 @@ class Swarm(ABC):
     @abstractmethod
     def settled(self, plan: Plan, sent: Mapping[int, State]) -> tuple[Mapping[int, int], State]:
         """Who shares the round's pot in which proportion, and the merged update."""
+
+
+@cache
+def _corpus() -> tuple[bytes, ...]:
+    """The text that every swarm trains on. Finding it takes as long as a round of training."""
+    return tuple(stdlib_corpus(_CORPUS_BYTES))
 
 
 @dataclass

@@ -23,6 +23,7 @@ from web3.contract.contract import ContractFunction
 
 from agents.jobs.publish import Terms
 from agents.protocol.consent import operator_consent
+from agents.protocol.formulas import commit_place
 from scripts._net.local_keys import Batch
 from scripts._net.localnet import Localnet, LocalnetSettings, Seat, build_localnet
 from scripts._net.processes import Supervisor
@@ -199,9 +200,10 @@ class Bench:
             job_id, number, seat.node_id, seat.operator.address, *_secret(job_id, number, seat)
         ).call()
         # As a trainer's agent commits: on the chain that its work was made on.
-        seen = self.net.w3.eth.get_block("latest")
-        call = rounds.commit_on(job_id, number, seat.node_id, digest, seen["number"], seen["hash"])
-        return self.send(seat.operator, call)
+        block = self.net.w3.eth.get_block("latest")
+        seen = (int(block["number"]), bytes(block["hash"]))
+        place = commit_place(job_id, number, seat.node_id, seen)
+        return self.send(seat.operator, rounds.commit_on(place, digest))
 
     def _reveal(self, job_id: int, number: int, seat: Seat) -> int:
         rounds = self.contract("TrainingRounds").functions

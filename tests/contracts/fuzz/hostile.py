@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from eth_account.messages import encode_typed_data
 from eth_utils import keccak
 
+from agents.protocol.formulas import commit_place
 from tests.contracts.fuzz.honest import (
     EVIDENCE,
     INPUT,
@@ -378,6 +379,16 @@ class Hostile:
         operator = self.ask("registry.operator_of", node)
         return work_digest(self.world, *seen.key, node, operator, content)
 
+    def work_place(self) -> int:
+        """Whose work the next commitment is, on a chain that somebody says it has seen: revm's own
+        hash of a block that it has no chain for, or that of another branch."""
+        for name in ("job_id", "round_id", "node_id"):
+            self.so_far[name] = MAKERS[name](self)
+        ids = self.so_far["job_id"], self.so_far["round_id"], self.so_far["node_id"]
+        block = self.world.machine.block - 1
+        digest = self.any_of([keccak(text=str(block)), EVIDENCE])
+        return commit_place(*ids, (block, digest))
+
     def opened(self) -> bytes:
         key = ("work", self.so_far["job_id"], self.so_far["round_id"], self.so_far["node_id"])
         if key not in self.openings:
@@ -708,6 +719,7 @@ SPECIAL: dict[tuple[str, str], Callable[[Hostile], Any]] = {
     ("rounds.slash_unrevealed", "node_id"): Hostile.target,
     ("rounds.mark_absent", "node_id"): Hostile.target,
     ("tasks.evict", "node_id"): Hostile.target,
+    ("rounds.commit_on", "place"): Hostile.work_place,
     ("tasks.commit", "commitment"): Hostile.answer,
     ("tasks.reveal", "result"): Hostile.answered,
     ("scores.commit_scores", "commitment"): Hostile.row_commitment,

@@ -9,6 +9,7 @@ import boa
 from eth_abi import encode
 from eth_utils import keccak
 
+from agents.protocol.formulas import commit_place
 from tests.stage.contracts.clock import hash_of, mine
 from tests.stage.contracts.events import event, of_round
 from tests.stage.contracts.rounds import RoundStage
@@ -147,8 +148,8 @@ def test_commit_on__the_chain_that_was_seen__is_a_commitment(
     mine(3, 1)
     for player, seen in ((first, block), (second, boa.env.evm.patch.block_number - 1)):
         digest = stage.system.commitment(1, 1, player.node_id, player.operator, stage.work(player))
-        place = (1, 1, player.node_id, digest)
-        rounds.commit_on(*place, seen, hash_of(seen), sender=player.operator)
+        place = commit_place(1, 1, player.node_id, (seen, hash_of(seen)))
+        rounds.commit_on(place, digest, sender=player.operator)
         assert events_of(rounds)[-1] == of_round(
             "Committed", node_id=player.node_id, commitment=digest
         )
@@ -160,23 +161,50 @@ def test_commit_on__another_chain__reverts(stage: RoundStage, rounds: Any) -> No
     stage.to_commit()
     player = stage.trainers[0]
     mine(2, 1)
-    place = (1, 1, player.node_id, b"\x01" * 32)
     now = boa.env.evm.patch.block_number
     block = rounds.round(1, 1).seed_block
+
+    def commit(seen: int, known: bytes) -> None:
+        place = commit_place(1, 1, player.node_id, (seen, known))
+        rounds.commit_on(place, b"\x01" * 32, sender=player.operator)
+
     for seen, known in (
         (block, b"\x02" * 32),
         (block, EMPTY),
+        (block + 1, hash_of(block)),
         (now, EMPTY),
         (now + 1, EMPTY),
         (2**256 - 1, EMPTY),
         (max(0, now - 257), hash_of(block)),
     ):
         with refuses("rounds: another chain"):
-            rounds.commit_on(*place, seen, known, sender=player.operator)
+            commit(seen, known)
     assert rounds.commitment_of(1, 1, player.node_id) == EMPTY
-    rounds.commit_on(*place, block, hash_of(block), sender=player.operator)
+    commit(block, hash_of(block))
     with refuses("rounds: already committed"):
-        rounds.commit_on(*place, block, hash_of(block), sender=player.operator)
+        commit(block, hash_of(block))
+
+
+def test_commit_on__a_block_of_256_ago__is_known_and_an_older_one_is_not(
+    stage: RoundStage, rounds: Any
+) -> None:
+    """Only the end of its number is sent; an older block's hash is none of the block meant."""
+    stage.to_commit()
+    mine(2, 1)
+    first, *others = stage.trainers
+    rounds.commit(1, 1, first.node_id, b"\x01" * 32, sender=first.operator)  # stores the seed
+    mine(300, 1)
+    now = boa.env.evm.patch.block_number
+
+    def commit(player: Any, ago: int) -> None:
+        place = commit_place(1, 1, player.node_id, (now - ago, hash_of(now - ago)))
+        rounds.commit_on(place, b"\x01" * 32, sender=player.operator)
+
+    with refuses("rounds: another chain"):
+        commit(others[0], 257)
+    for player, ago in zip(others, (256, 255), strict=False):
+        commit(player, ago)
+        assert rounds.commitment_of(1, 1, player.node_id) == b"\x01" * 32
 
 
 def test_commit_on__somebody_else__is_refused_as_by_commit(stage: RoundStage, rounds: Any) -> None:
@@ -184,6 +212,6 @@ def test_commit_on__somebody_else__is_refused_as_by_commit(stage: RoundStage, ro
     mine(2, 1)
     mine_block = rounds.round(1, 1).seed_block
     one, other = stage.trainers[:2]
-    place = (1, 1, one.node_id, b"\x01" * 32, mine_block, hash_of(mine_block))
+    place = commit_place(1, 1, one.node_id, (mine_block, hash_of(mine_block)))
     with refuses("rounds: not operator"):
-        rounds.commit_on(*place, sender=other.operator)
+        rounds.commit_on(place, b"\x01" * 32, sender=other.operator)

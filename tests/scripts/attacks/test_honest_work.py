@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Honest work on tasks and scores pays, but for one kind."""
+"""Honest work on tasks and scores pays; a verifier's sample of right tasks where creators audit."""
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 import pytest
 
 from agents.protocol.numbers import ZOO
+from agents.tasks.rechecking_pay import least_share
 from scripts._attacks.honest_work import HonestWork, honest_work
 from scripts._attacks.market import Market, Numbers
 from scripts._attacks.task_pool import TaskNumbers
 
-UNPAID = "verifier: its sample, by the task, where nobody cheats"
+UNPAID = "verifier: its sample, by the task, where nobody cheats and no creator audits"
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +28,19 @@ def rows(market: Market) -> dict[str, HonestWork]:
 
 def test_every_row__but_the_unpaid_sample__earns(rows: dict[str, HonestWork]) -> None:
     assert {name for name, row in rows.items() if row.profit <= 0} == {UNPAID}
-    assert len(rows) == 7
+    assert len(rows) == 8
+
+
+def test_verifier__its_sample_of_right_tasks__is_paid_by_creators_audits(
+    market: Market, rows: dict[str, HonestWork]
+) -> None:
+    """A quarter more than all its computing where all three vote; here two share each bond."""
+    (row,) = [row for name, row in rows.items() if "creators audit" in name]
+    share = least_share(market.settings.tasks.appeal_bond, 2 * ZOO, 3, Fraction(1, 10))
+    assert share == Fraction(3, 50)
+    assert row.pay == share * rows["verifier: a vote on an appeal"].pay
+    assert row.compute == (share + Fraction(1, 10)) * ZOO / 2
+    assert row.pay * 2 / 3 >= Fraction(5, 4) * row.compute
 
 
 def test_executor__earns_half_the_fee(rows: dict[str, HonestWork]) -> None:
