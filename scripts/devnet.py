@@ -120,7 +120,8 @@ def _serve_page(net: object, supervisor: object, port: int) -> str | None:
     from importlib.util import find_spec
 
     from scripts._net.localnet import Localnet
-    from scripts._net.processes import Supervisor, free_port
+    from scripts._net.ports import free_port
+    from scripts._net.processes import Supervisor
 
     assert isinstance(net, Localnet) and isinstance(supervisor, Supervisor)
     if find_spec("fastapi") is None:

@@ -15,7 +15,8 @@ from pathlib import Path
 import requests
 
 from scripts._net.compiled import ROOT
-from scripts._net.processes import Process, ProcessError, Supervisor, free_port
+from scripts._net.ports import free_port
+from scripts._net.processes import Process, ProcessError, Supervisor
 
 CHAIN_ID = 31_337
 # Test accounts of the well-known mnemonic; anvil gives each 10,000 ether.

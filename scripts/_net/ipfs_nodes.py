@@ -20,7 +20,8 @@ from agents.storage.content_store import open_store
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import StoreError
 from agents.storage.ipfs import IpfsStore
-from scripts._net.processes import ProcessError, Supervisor, free_port
+from scripts._net.ports import free_port
+from scripts._net.processes import ProcessError, Supervisor
 
 FOLDER, ANY = "folder", "ipfs"
 _USUAL = "/ip4/127.0.0.1/tcp/5001"

@@ -47,7 +47,8 @@ from scripts._net.gpu import own_pools
 from scripts._net.local_keys import Batch, sender_of
 from scripts._net.pace import roomy
 from scripts._net.plan import carry_out, estimated, planned
-from scripts._net.processes import Process, Supervisor, free_port
+from scripts._net.ports import free_port
+from scripts._net.processes import Process, Supervisor
 from scripts._net.rpc_node import RpcNode
 
 # An executor of redundant tasks is registered as a trainer. Without a benchmark it is in no round.

@@ -9,9 +9,7 @@ after the grace period. On Linux the kernel also ends them if the supervisor its
 from __future__ import annotations
 
 import os
-import secrets
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,30 +21,10 @@ from scripts._net import preloaded
 
 GRACE_S = 5.0
 _LOG_TAIL = 12
-_PORTS = range(15_000, 32_000)
-_PORT_TRIES = 100
-_given: set[int] = set()  # ports that may not be listened on yet
 
 
 class ProcessError(RuntimeError):
     """A process did not start, or ended when it should not; the message shows its last lines."""
-
-
-def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that is free now, another one each time.
-
-    It lies below the range that systems draw the ports of outgoing connections from, so that none
-    takes it before its owner listens. Raises ProcessError if hardly any port is free.
-    """
-    for _ in range(_PORT_TRIES):
-        port = secrets.choice(_PORTS)
-        if port in _given:
-            continue
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            _given.add(port)
-            return port
-    raise ProcessError(f"no free TCP port found between {_PORTS[0]} and {_PORTS[-1]}.")
 
 
 class Process:

@@ -29,7 +29,7 @@ from tests.stage.terminal import Terminal, until
 STATEMENT = b"My work can be done again: see the trace.\n"
 
 
-class Desk:
+class Owner:
     """A node's owner at a terminal."""
 
     def __init__(self, people: People, node: Node, folder: Path) -> None:
@@ -59,16 +59,16 @@ def _framed(people: People) -> tuple[Node, bytes]:
 def test_a_framed_trainer_appeals_and_is_whole(people: People, tmp_path: Path) -> None:
     bob, report = _framed(people)
     before = people.bonded(bob)
-    desk, store = Desk(people, bob, tmp_path), tmp_path / "store"
+    owner, store = Owner(people, bob, tmp_path), tmp_path / "store"
     (tmp_path / "say.txt").write_bytes(STATEMENT)
     number = people.round
-    told = desk.appeal(number, f"--statement {tmp_path / 'say.txt'} --store {store}")
+    told = owner.appeal(number, f"--statement {tmp_path / 'say.txt'} --store {store}")
     assert "is appealed with a bond of" in told and told.count("Go on?") == 1
     client = ChainClient(people.chain._url, open_log("test", path=tmp_path / "test.log"))
     (event,) = client.events(people.reports, "ReportAppealed", 0, client.head().number)
     kept = EmbeddedStore(store).get_digest(event.args["statement"], 1_000)
     assert kept == STATEMENT
-    again = desk.appeal(number, fails=True)
+    again = owner.appeal(number, fails=True)
     assert "the report of INVALID is appealed" in again
     people.decide((people.reports, "resolve_appeal", (report, True)))
     assert people.chain.call(people.reports, "report_of", report).status == ReportStatus.DISMISSED
@@ -78,10 +78,10 @@ def test_a_framed_trainer_appeals_and_is_whole(people: People, tmp_path: Path) -
 
 def test_what_cannot_be_appealed_is_refused_in_a_sentence(people: People, tmp_path: Path) -> None:
     bob, _ = _framed(people)
-    desk = Desk(people, bob, tmp_path)
-    assert "there is none" in desk.appeal(people.round + 1, fails=True)
+    owner = Owner(people, bob, tmp_path)
+    assert "there is none" in owner.appeal(people.round + 1, fails=True)
     people.chain.warp(int(people.chain.call(people.jobs, "job", people.job).terms.appeal_s) + 1)
-    assert "The time to appeal ended" in desk.appeal(people.round, fails=True)
+    assert "The time to appeal ended" in owner.appeal(people.round, fails=True)
 
 
 # -- without a human ---------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from agents.runtime.wallet import create_keystore
 from scripts._net.anvil import Anvil, start_anvil
 from scripts._net.compiled import ROOT
 from scripts._net.localnet import PASSPHRASE, write_agent_config
-from scripts._net.processes import Supervisor, free_port
+from scripts._net.ports import free_port
+from scripts._net.processes import Supervisor
 
 TIMEOUT_S = 90.0
 WORD = "correct horse battery staple"

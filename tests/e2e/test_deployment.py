@@ -22,7 +22,8 @@ from agents.runtime.wallet import read_keystore
 from scripts._net.anvil import MNEMONIC, Anvil, start_anvil
 from scripts._net.compiled import ROOT
 from scripts._net.deployment import ORDER
-from scripts._net.processes import Supervisor, free_port
+from scripts._net.ports import free_port
+from scripts._net.processes import Supervisor
 from tests.stage.terminal import PASSPHRASE, SPEC, Terminal, reader, until
 
 PEOPLE = ("deployer", "holder", "member-1", "member-2", "member-3", "sponsor")

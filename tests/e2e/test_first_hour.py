@@ -18,7 +18,8 @@ import pytest
 
 from agents.protocol.network import Network
 from scripts._net.compiled import ROOT
-from scripts._net.processes import Process, Supervisor, free_port
+from scripts._net.ports import free_port
+from scripts._net.processes import Process, Supervisor
 from tests.stage.terminal import SPEC, Terminal, reader, typed_lines, until
 
 SMALL = [

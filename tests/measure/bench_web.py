@@ -28,7 +28,8 @@ from eth_utils import keccak
 
 from scripts._net.anvil import start_anvil
 from scripts._net.compiled import ROOT
-from scripts._net.processes import Supervisor, free_port, terminate_as_exit
+from scripts._net.ports import free_port
+from scripts._net.processes import Supervisor, terminate_as_exit
 from tests.measure.rows import Row
 from tests.stage.chain.finished_job import make_finished_job
 from tests.stage.chain.people import People, found

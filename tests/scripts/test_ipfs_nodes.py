@@ -19,7 +19,8 @@ from scripts._net.compiled import ROOT
 from scripts._net.ipfs_node import StubNode
 from scripts._net.ipfs_nodes import Daemon, Stubs, find_ipfs
 from scripts._net.kubo import KuboServer
-from scripts._net.processes import ProcessError, Supervisor, free_port
+from scripts._net.ports import free_port
+from scripts._net.processes import ProcessError, Supervisor
 
 SMALL, LARGE = b"one block", bytes(range(256)) * 4_096  # of one block, and of several
 NAMES = ("ann", "bob", "eve")

@@ -16,7 +16,7 @@ import pytest
 
 from agents.training.determinism import pinned_environment
 from scripts._net.compiled import ROOT
-from scripts._net.processes import ProcessError, Supervisor, free_port
+from scripts._net.processes import ProcessError, Supervisor
 
 # A parent that starts a child in its own group; both write their ids. STUBBORN ignores SIGTERM.
 FAMILY = """
@@ -245,10 +245,3 @@ def test_fork__ends_when_its_supervisor_is_killed(tmp_path: Path, module: str) -
     outer.kill()
     outer.wait(10)
     assert eventually(lambda: not alive(child))
-
-
-def test_free_port_is_free() -> None:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", free_port()))

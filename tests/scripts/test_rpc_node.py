@@ -15,7 +15,8 @@ from scripts._net.anvil import MNEMONIC, start_anvil
 from scripts._net.deployment import TaskTerms
 from scripts._net.localnet import LocalnetSettings
 from scripts._net.pace import BLOCKS, spacing
-from scripts._net.processes import ProcessError, Supervisor, free_port
+from scripts._net.ports import free_port
+from scripts._net.processes import ProcessError, Supervisor
 from scripts._net.rpc_node import reach
 
 CHAIN, BLOCK_S, PASSPHRASE = 4_242, 1.0, "a throwaway passphrase"

@@ -34,7 +34,7 @@ PATIENCE_MS = 90_000  # a busy machine is no defect of the page
 
 
 @dataclass
-class World:
+class Stage:
     """A network and its page. `people` drives the chain as everybody but the wallet's owner."""
 
     anvil: Anvil
@@ -92,7 +92,7 @@ class World:
 
 
 @contextmanager
-def world(directory: Path, reached: Callable[[str], str] = lambda url: url) -> Iterator[World]:
+def stage(directory: Path, reached: Callable[[str], str] = lambda url: url) -> Iterator[Stage]:
     """Start a chain with everybody on it, and serve its page.
 
     `reached`: gives the address by which the page and the wallets reach the chain.
@@ -106,7 +106,7 @@ def world(directory: Path, reached: Callable[[str], str] = lambda url: url) -> I
         people = found(anvil.url, ("ann", "bob"), deployment, tasks=terms)
         rpc_url, database = reached(anvil.url), f"sqlite:///{directory / 'index.db'}"
         with served(rpc_url, deployment, database, store=store, pages=html()) as page:
-            yield World(anvil, people, page, store, deployment, rpc_url)
+            yield Stage(anvil, people, page, store, deployment, rpc_url)
 
 
 class Visit:

@@ -12,8 +12,8 @@ from scripts._web.pages.routes import PAGES
 from tests.stage.browser import chromium
 from tests.stage.chain.finished_job import FinishedJob
 from tests.stage.island import built_island
-from tests.stage.journeys import PATIENCE_MS, Visit, World
-from tests.stage.journeys import world as make_world
+from tests.stage.journeys import PATIENCE_MS, Stage, Visit
+from tests.stage.journeys import stage as make_stage
 from tests.stage.underway import Underway, underway
 from tests.stage.wallet import Wallet
 from tests.stage.web import Served, served
@@ -28,18 +28,18 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with make_world(tmp_path_factory.mktemp("world")) as world:
-        yield world
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with make_stage(tmp_path_factory.mktemp("stage")) as stage:
+        yield stage
 
 
 @pytest.fixture
-def visit(browser: Browser, world: World) -> Iterator[Callable[..., Visit]]:
+def visit(browser: Browser, stage: Stage) -> Iterator[Callable[..., Visit]]:
     """Begin a visit with some wallets. What the page's script could not do fails the test."""
     visits = []
 
     def begin(*wallets: Wallet) -> Visit:
-        visits.append(Visit(browser, world.page.url, *wallets))
+        visits.append(Visit(browser, stage.page.url, *wallets))
         return visits[-1]
 
     yield begin

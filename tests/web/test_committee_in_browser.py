@@ -11,36 +11,36 @@ from agents.protocol.numbers import OperationState
 from scripts._net.deployment import ZOO
 from scripts._shared.operations import OPEN
 from tests.stage.chain.people import AGGREGATOR, VERIFIER
-from tests.stage.journeys import Visit, World
+from tests.stage.journeys import Stage, Visit
 
 Begin = Callable[..., Visit]
 APPEALED = 3
 
 
-def test_appeal__the_owner_of_a_convicted_node_puts_up_the_bond(world: World, visit: Begin) -> None:
-    people, chain = world.people, world.people.chain
+def test_appeal__the_owner_of_a_convicted_node_puts_up_the_bond(stage: Stage, visit: Begin) -> None:
+    people, chain = stage.people, stage.people.chain
     accused = people.enlist("accused", spare=200 * ZOO)
     people.benchmark(accused)
-    world.job()
+    stage.job()
     report = people.convict(accused, people.nodes["ann"])
     bond = chain.call(people.reports, "appeal_bond")
-    before = world.balance(accused.owner)
-    wallet = world.wallet(accused.owner)
+    before = stage.balance(accused.owner)
+    wallet = stage.wallet(accused.owner)
     reader = visit(wallet)
     reader.connect(wallet, f"/nodes/{accused.node_id}")
     said = reader.carry_out("appeal")
     assert "The committee decides until" in said
     found = chain.call(people.reports, "report_of", report)
     assert (found.status, found.appellant) == (APPEALED, accused.owner.address)
-    assert world.balance(accused.owner) == before - bond
+    assert stage.balance(accused.owner) == before - bond
 
 
-def test_committee__three_wallets_approve_and_one_executes(world: World, visit: Begin) -> None:
-    people, chain = world.people, world.people.chain
+def test_committee__three_wallets_approve_and_one_executes(stage: Stage, visit: Begin) -> None:
+    people, chain = stage.people, stage.people.chain
     node = people.enlist("merger", AGGREGATOR)  # a verifier would change every quorum
     op_id = people.propose((people.registry, "approve_role", (node.node_id, AGGREGATOR, True)))
     for number in (1, 2):
-        wallet = world.wallet(people.members[number])
+        wallet = stage.wallet(people.members[number])
         reader = visit(wallet)
         reader.connect(wallet, "/committee")
         reader.submit("approve-operation")
@@ -51,7 +51,7 @@ def test_committee__three_wallets_approve_and_one_executes(world: World, visit: 
         assert f"It has {number + 1} of 3 approvals." in reader.result()
         assert chain.call(people.coordinator, "approvals", op_id) == number + 1
 
-    wallet = world.wallet(people.members[3])
+    wallet = stage.wallet(people.members[3])
     reader = visit(wallet)
     reader.connect(wallet, "/committee")
     reader.submit("execute-operation")
@@ -62,11 +62,11 @@ def test_committee__three_wallets_approve_and_one_executes(world: World, visit: 
 
 
 def test_committee__a_stranger_s_approval_is_refused_before_it_is_signed(
-    world: World, visit: Begin
+    stage: Stage, visit: Begin
 ) -> None:
-    people = world.people
+    people = stage.people
     people.propose((people.registry, "approve_role", (1, VERIFIER, False)))
-    wallet = world.wallet(world.person())
+    wallet = stage.wallet(stage.person())
     reader = visit(wallet)
     reader.connect(wallet, "/committee")
     reader.submit("approve-operation")
@@ -74,14 +74,14 @@ def test_committee__a_stranger_s_approval_is_refused_before_it_is_signed(
     assert not wallet.sent
 
 
-def test_committee__three_wallets_vote_an_operation_down(world: World, visit: Begin) -> None:
-    people, chain = world.people, world.people.chain
+def test_committee__three_wallets_vote_an_operation_down(stage: Stage, visit: Begin) -> None:
+    people, chain = stage.people, stage.people.chain
     node = people.enlist("doubtful", VERIFIER)
     op_id = people.propose((people.registry, "approve_role", (node.node_id, VERIFIER, True)))
     quorum = len(people.members) - int(chain.call(people.coordinator, "threshold")) + 1
     for number in range(quorum):
         assert OperationState(chain.call(people.coordinator, "state", op_id)) in OPEN
-        wallet = world.wallet(people.members[number + 1])  # the first one proposes, elsewhere
+        wallet = stage.wallet(people.members[number + 1])  # the first one proposes, elsewhere
         reader = visit(wallet)
         reader.connect(wallet, "/committee")
         reader.submit("cancel-operation")
@@ -98,10 +98,10 @@ def test_committee__three_wallets_vote_an_operation_down(world: World, visit: Be
     )
 
 
-def test_committee__a_second_vote_of_a_member_is_refused(world: World, visit: Begin) -> None:
-    people = world.people
+def test_committee__a_second_vote_of_a_member_is_refused(stage: Stage, visit: Begin) -> None:
+    people = stage.people
     people.propose((people.registry, "approve_role", (2, VERIFIER, False)))
-    wallet = world.wallet(people.members[4])
+    wallet = stage.wallet(people.members[4])
     reader = visit(wallet)
     reader.connect(wallet, "/committee")
     reader.carry_out("cancel-operation")

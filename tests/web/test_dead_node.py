@@ -10,8 +10,8 @@ from eth_account import Account
 from playwright.sync_api import Browser, expect
 
 from tests.stage.chain.proxy import Proxy
-from tests.stage.journeys import Visit, World
-from tests.stage.journeys import world as make_world
+from tests.stage.journeys import Stage, Visit
+from tests.stage.journeys import stage as make_stage
 
 
 @pytest.fixture(scope="module")
@@ -24,24 +24,24 @@ def proxies() -> Iterator[list[Proxy]]:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, proxies: list[Proxy]) -> Iterator[World]:
+def stage(tmp_path_factory: pytest.TempPathFactory, proxies: list[Proxy]) -> Iterator[Stage]:
     def reached(url: str) -> str:
         proxies.append(Proxy(url, faults=["dropped"]))
         return proxies[0].url_of("readers")
 
-    with make_world(tmp_path_factory.mktemp("world"), reached) as world:
-        yield world
+    with make_stage(tmp_path_factory.mktemp("stage"), reached) as stage:
+        yield stage
 
 
 def test_rpc_dies_and_returns__the_page_says_both_and_loses_nothing(
-    world: World, proxies: list[Proxy], browser: Browser
+    stage: Stage, proxies: list[Proxy], browser: Browser
 ) -> None:
-    node = world.people.nodes["ann"]
-    wallet = world.wallet(node.owner)
-    reader = Visit(browser, world.page.url, wallet)
+    node = stage.people.nodes["ann"]
+    wallet = stage.wallet(node.owner)
+    reader = Visit(browser, stage.page.url, wallet)
     reader.connect(wallet, f"/nodes/{node.node_id}")
     wanted = Account.create().address
-    world.anvil.rpc("evm_setAutomine", False)
+    stage.anvil.rpc("evm_setAutomine", False)
     reader.submit("set-payout", payout=wanted)
     reader.sign()
     reader.step("change", "sent")
@@ -56,10 +56,10 @@ def test_rpc_dies_and_returns__the_page_says_both_and_loses_nothing(
 
     proxies[0].fault_rate = 0.0
     expect(banner).to_contain_text("answers again")
-    world.anvil.next_block()
-    world.anvil.rpc("evm_setAutomine", True)
+    stage.anvil.next_block()
+    stage.anvil.rpc("evm_setAutomine", True)
     assert wanted in reader.result()  # the page has gone on with what was begun, by itself
-    chain = world.people.chain
-    assert chain.call(world.people.registry, "node", node.node_id).payout == wanted
+    chain = stage.people.chain
+    assert chain.call(stage.people.registry, "node", node.node_id).payout == wanted
     assert len(wallet.sent) == 1
     reader.close()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import expect
 
-from tests.stage.journeys import Visit, World
+from tests.stage.journeys import Stage, Visit
 
 Begin = Callable[..., Visit]
 
@@ -16,7 +16,7 @@ def _block(reader: Visit) -> str:
     return reader.page.locator("#chainline").inner_text()
 
 
-def test_offline_and_back__the_page_says_both_and_catches_up(world: World, visit: Begin) -> None:
+def test_offline_and_back__the_page_says_both_and_catches_up(stage: Stage, visit: Begin) -> None:
     reader = visit()
     reader.page.goto("/")
     banner = reader.page.locator("#connection")
@@ -24,35 +24,35 @@ def test_offline_and_back__the_page_says_both_and_catches_up(world: World, visit
     reader.context.set_offline(True)
     expect(banner).to_contain_text("You are offline")
     before = _block(reader)
-    world.people.chain.mine(3)
+    stage.people.chain.mine(3)
     reader.context.set_offline(False)
     expect(banner).to_contain_text("answers again")
     expect(reader.page.locator("#chainline")).not_to_have_text(before)
 
 
 def test_the_server_goes_and_returns__the_page_says_both_and_catches_up(
-    world: World, visit: Begin
+    stage: Stage, visit: Begin
 ) -> None:
     reader = visit()
     reader.page.goto("/")
     before = _block(reader)
     # What a reader sees of a server that is started again: the stream ends, then nothing answers.
     reader.page.route("**/*", lambda route: route.abort("connectionrefused"))
-    world.page.site.live.close()
+    stage.page.site.live.close()
     banner = reader.page.locator("#connection")
     expect(banner).to_contain_text("This server does not answer")
-    world.people.chain.mine(2)
-    world.page.site.live.bind(world.page.site.live._loop)  # type: ignore[arg-type]
+    stage.people.chain.mine(2)
+    stage.page.site.live.bind(stage.page.site.live._loop)  # type: ignore[arg-type]
     reader.page.unroute("**/*")
     expect(banner).to_contain_text("answers again")
     expect(reader.page.locator("#chainline")).not_to_have_text(before)
     expect(banner).to_be_hidden()
 
 
-def test_a_round_goes_by__its_phases_are_shown_without_a_reload(world: World, visit: Begin) -> None:
-    people = world.people
+def test_a_round_goes_by__its_phases_are_shown_without_a_reload(stage: Stage, visit: Begin) -> None:
+    people = stage.people
     ann, bob = people.nodes["ann"], people.nodes["bob"]
-    job = world.job()
+    job = stage.job()
     reader = visit()
     reader.page.goto(f"/jobs/{job}")
     reader.page.evaluate("window.kept = true")
@@ -75,17 +75,17 @@ def test_a_round_goes_by__its_phases_are_shown_without_a_reload(world: World, vi
 
 
 def test_what_somebody_types__is_left_alone_while_the_page_is_alive(
-    world: World, visit: Begin
+    stage: Stage, visit: Begin
 ) -> None:
     reader = visit()
-    node = world.people.nodes["ann"].node_id
+    node = stage.people.nodes["ann"].node_id
     reader.page.goto(f"/nodes/{node}")
     reader.page.locator(f"#node-actions-{node} summary").click()
     field = reader.page.locator(f"#stake-{node}")
     field.fill("12.5")
     reader.page.locator("h1").click()
     before = _block(reader)
-    world.people.chain.mine()
+    stage.people.chain.mine()
     expect(reader.page.locator("#chainline")).not_to_have_text(before)
     assert field.input_value() == "12.5"
     expect(reader.page.locator(f"#node-actions-{node}")).to_have_attribute("open", "")

@@ -13,34 +13,34 @@ from playwright.sync_api import expect
 
 from scripts._net.deployment import ZOO
 from tests.stage.chain.people import TRAINER, Node, share
-from tests.stage.journeys import Visit, World
+from tests.stage.journeys import Stage, Visit
 
 Begin = Callable[..., Visit]
 
 
-def _newest(world: World) -> int:
-    return int(world.people.chain.call(world.people.registry, "node_count"))
+def _newest(stage: Stage) -> int:
+    return int(stage.people.chain.call(stage.people.registry, "node_count"))
 
 
-def _registered(world: World, said: str) -> int:
+def _registered(stage: Stage, said: str) -> int:
     """The id of the node that the page says was registered, which must be the newest one."""
-    node_id = _newest(world)
+    node_id = _newest(stage)
     assert f"Node {node_id} is registered with 100 ZOO." in said
     return node_id
 
 
 @pytest.mark.parametrize("eip1559", [True, False], ids=["eip1559", "legacy"])
 def test_operator__register_stake_work_claim_exit_withdraw__each_unit_is_where_it_should_be(
-    world: World, visit: Begin, eip1559: bool
+    stage: Stage, visit: Begin, eip1559: bool
 ) -> None:
-    people, chain = world.people, world.people.chain
-    owner, operator = world.person(400), world.person()
-    wallet = world.wallet(owner, operator, eip1559=eip1559)
+    people, chain = stage.people, stage.people.chain
+    owner, operator = stage.person(400), stage.person()
+    wallet = stage.wallet(owner, operator, eip1559=eip1559)
     reader = visit(wallet)
     reader.connect(wallet)
 
     said = reader.carry_out("register", operator=operator.address)
-    node_id = _registered(world, said)
+    node_id = _registered(stage, said)
     node = chain.call(people.registry, "node", node_id)
     assert (node.owner, node.operator, node.payout) == (
         owner.address,
@@ -48,7 +48,7 @@ def test_operator__register_stake_work_claim_exit_withdraw__each_unit_is_where_i
         owner.address,
     )
     assert (node.roles, node.stake) == (TRAINER, 100 * ZOO)
-    assert world.balance(owner) == 300 * ZOO
+    assert stage.balance(owner) == 300 * ZOO
     signed = [method for method, _ in wallet.asked if method.startswith("eth_s")]
     assert signed == ["eth_signTypedData_v4", "eth_sendTransaction", "eth_sendTransaction"]
     types = {int(chain.rpc("eth_getTransactionByHash", tx)["type"], 16) for tx in wallet.sent}
@@ -57,17 +57,17 @@ def test_operator__register_stake_work_claim_exit_withdraw__each_unit_is_where_i
     reader.page.goto(f"/nodes/{node_id}")
     said = reader.carry_out("add-stake", amount="50.5")
     assert f"Node {node_id} stakes 150.5 ZOO." in said
-    assert world.balance(owner) == 249_500_000_000_000_000_000
+    assert stage.balance(owner) == 249_500_000_000_000_000_000
     spender = people.registry.address
     assert chain.call(people.token, "allowance", owner.address, spender) == 0, "not a unit more"
 
     mine = Node("mine", node_id, 150 * ZOO, owner, operator, owner)
     people.benchmark(mine)
-    job = world.job()
+    job = stage.job()
     reader.page.goto(f"/jobs/{job}")
     before = reader.page.locator("#chainline").inner_text()
     reader.page.evaluate("window.kept = true")
-    round_id = world.play(mine, people.nodes["ann"])
+    round_id = stage.play(mine, people.nodes["ann"])
     expect(reader.page.locator("#chainline")).not_to_have_text(before)
     assert reader.page.evaluate("window.kept"), "the page was not loaded again"
     earned = share(1, 2)
@@ -83,7 +83,7 @@ def test_operator__register_stake_work_claim_exit_withdraw__each_unit_is_where_i
 
     reader.page.goto("/operator")
     said = reader.carry_out("claim")
-    assert world.balance(owner) == 249_500_000_000_000_000_000 + earned
+    assert stage.balance(owner) == 249_500_000_000_000_000_000 + earned
     assert "were taken out" in said
     assert chain.call(people.pool, "pending", owner.address) == 0
     reader.submit("claim")
@@ -97,14 +97,14 @@ def test_operator__register_stake_work_claim_exit_withdraw__each_unit_is_where_i
     assert "unbonds until" in reader.refusal()
     chain.warp(int(node.unlock_at) - chain.now)
     reader.carry_out("withdraw")
-    assert world.balance(owner) == 400 * ZOO + earned
+    assert stage.balance(owner) == 400 * ZOO + earned
 
 
-def test_operator__a_consent_from_another_machine_is_pasted(world: World, visit: Begin) -> None:
+def test_operator__a_consent_from_another_machine_is_pasted(stage: Stage, visit: Begin) -> None:
     """The wallet does not hold the operator's key; the command has signed where it is."""
-    people, chain = world.people, world.people.chain
-    owner, operator, other = world.person(300), world.person(), world.person()
-    wallet = world.wallet(owner)
+    people, chain = stage.people, stage.people.chain
+    owner, operator, other = stage.person(300), stage.person(), stage.person()
+    wallet = stage.wallet(owner)
     reader = visit(wallet)
     reader.connect(wallet)
     reader.submit("register", operator=operator.address)
@@ -119,23 +119,23 @@ def test_operator__a_consent_from_another_machine_is_pasted(world: World, visit:
     assert not wallet.sent
     right = "0x" + people.consent(operator, owner).hex()
     reader.carry_out("register", operator=operator.address, consent=right)
-    node_id = _newest(world)
+    node_id = _newest(stage)
     assert chain.call(people.registry, "node", node_id).operator == operator.address
     assert [method for method, _ in wallet.asked].count("eth_signTypedData_v4") == 0
 
 
-def test_operator__settings__each_is_on_chain_afterwards(world: World, visit: Begin) -> None:
-    people, chain = world.people, world.people.chain
-    owner, operator = world.person(200), world.person()
-    wallet = world.wallet(owner, operator)
+def test_operator__settings__each_is_on_chain_afterwards(stage: Stage, visit: Begin) -> None:
+    people, chain = stage.people, stage.people.chain
+    owner, operator = stage.person(200), stage.person()
+    wallet = stage.wallet(owner, operator)
     reader = visit(wallet)
     reader.connect(wallet)
     reader.carry_out("register")
-    node_id = _newest(world)
+    node_id = _newest(stage)
     assert chain.call(people.registry, "node", node_id).operator == owner.address
     reader.page.goto(f"/nodes/{node_id}")
     reader.carry_out("set-operator", operator=operator.address)
-    payout = world.person()
+    payout = stage.person()
     reader.carry_out("set-payout", payout=payout.address)
     reader.carry_out("set-active")
     node = chain.call(people.registry, "node", node_id)

@@ -17,7 +17,7 @@ from agents.protocol.numbers import JobStatus
 from scripts._net.anvil import CHAIN_ID
 from scripts._net.deployment import ZOO
 from tests.stage.chain.people import TERMS
-from tests.stage.journeys import Visit, World
+from tests.stage.journeys import Stage, Visit
 
 Begin = Callable[..., Visit]
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,13 +36,13 @@ def _packed(rounds: int, scores: bool = False) -> str:
 
 
 def test_sponsor__what_the_page_s_command_prints_becomes_a_funded_job(
-    world: World, visit: Begin, tmp_path: Path
+    stage: Stage, visit: Begin, tmp_path: Path
 ) -> None:
-    people, chain = world.people, world.people.chain
+    people, chain = stage.people, stage.people.chain
     text, store = tmp_path / "my text.txt", tmp_path / "store"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 1_000)
-    sponsor = world.person(3_000)
-    wallet = world.wallet(sponsor)
+    sponsor = stage.person(3_000)
+    wallet = stage.wallet(sponsor)
     reader = visit(wallet)
     reader.connect(wallet, "/sponsor")
     reader.page.get_by_label("Files with text, one a line").fill(str(text))
@@ -52,7 +52,7 @@ def test_sponsor__what_the_page_s_command_prints_becomes_a_funded_job(
     assert shlex.split(command)[:4] == ["ape", "run", "job", "pack"]
     assert str(text) in shlex.split(command)
     done = subprocess.run(
-        [*shlex.split(command), "--deployment", str(world.deployment)],
+        [*shlex.split(command), "--deployment", str(stage.deployment)],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -69,7 +69,7 @@ def test_sponsor__what_the_page_s_command_prints_becomes_a_funded_job(
     assert (job.terms.rounds, job.terms.reward_per_round) == (2, 1_000 * ZOO)
     assert store.is_dir() and bytes(job.terms.spec).hex() in done.stdout
     assert chain.call(people.pool, "escrow", job_id) == 2_000 * ZOO
-    assert world.balance(sponsor) == 1_000 * ZOO
+    assert stage.balance(sponsor) == 1_000 * ZOO
 
     reader.page.goto(f"/jobs/{job_id}")
     reader.carry_out("fund-job", amount="250")
@@ -82,15 +82,15 @@ def test_sponsor__what_the_page_s_command_prints_becomes_a_funded_job(
     said = reader.carry_out("refund-job")
     assert "2,250 ZOO are back" in said
     assert chain.call(people.pool, "escrow", job_id) == 0
-    assert world.balance(sponsor) == 3_000 * ZOO
+    assert stage.balance(sponsor) == 3_000 * ZOO
 
 
 def test_sponsor__a_job_paid_by_scores_adopts_them_before_it_is_funded(
-    world: World, visit: Begin
+    stage: Stage, visit: Begin
 ) -> None:
-    people, chain = world.people, world.people.chain
-    sponsor = world.person(5_000)
-    wallet = world.wallet(sponsor)
+    people, chain = stage.people, stage.people.chain
+    sponsor = stage.person(5_000)
+    wallet = stage.wallet(sponsor)
     reader = visit(wallet)
     reader.connect(wallet, "/sponsor")
     reader.carry_out("create-job", packed=_packed(4, scores=True), fund_rounds="3")
@@ -102,8 +102,8 @@ def test_sponsor__a_job_paid_by_scores_adopts_them_before_it_is_funded(
     assert sent == [contract.address.lower() for contract in wanted]
 
 
-def test_sponsor__what_can_t_be_a_job_is_refused_at_its_field(world: World, visit: Begin) -> None:
-    wallet = world.wallet(world.person(1_000))
+def test_sponsor__what_can_t_be_a_job_is_refused_at_its_field(stage: Stage, visit: Begin) -> None:
+    wallet = stage.wallet(stage.person(1_000))
     reader = visit(wallet)
     reader.connect(wallet, "/sponsor")
     other = json.loads(_packed(4))

@@ -10,7 +10,7 @@ from eth_account import Account
 from playwright.sync_api import Page, expect
 
 from tests.stage.island import ISLAND
-from tests.stage.journeys import Visit, World
+from tests.stage.journeys import Stage, Visit
 
 Begin = Callable[..., Visit]
 AXE = ISLAND / "node_modules/axe-core/axe.min.js"
@@ -29,10 +29,10 @@ def _violations(page: Page) -> list[tuple[str, object, str]]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe__choice_plan_result_and_refusal__no_violation(
-    world: World, visit: Begin, scheme: str
+    stage: Stage, visit: Begin, scheme: str
 ) -> None:
-    node = world.people.nodes["ann"]
-    wallet, other = world.wallet(node.owner), world.wallet(name="Moss")
+    node = stage.people.nodes["ann"]
+    wallet, other = stage.wallet(node.owner), stage.wallet(name="Moss")
     reader = visit(wallet, other)
     page = reader.page
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
@@ -55,9 +55,9 @@ def test_axe__choice_plan_result_and_refusal__no_violation(
     assert _violations(page) == []
 
 
-def test_keyboard__connect_fill_and_sign_without_a_mouse(world: World, visit: Begin) -> None:
-    node = world.people.nodes["bob"]
-    wallet = world.wallet(node.owner)
+def test_keyboard__connect_fill_and_sign_without_a_mouse(stage: Stage, visit: Begin) -> None:
+    node = stage.people.nodes["bob"]
+    wallet = stage.wallet(node.owner)
     reader = visit(wallet)
     page = reader.page
     page.goto(f"/nodes/{node.node_id}")
@@ -73,12 +73,12 @@ def test_keyboard__connect_fill_and_sign_without_a_mouse(world: World, visit: Be
     expect(page.locator(".action-plan button.primary")).to_be_focused()
     page.keyboard.press("Enter")
     assert wanted in reader.result()
-    paid = world.people.chain.call(world.people.registry, "node", node.node_id).payout
+    paid = stage.people.chain.call(stage.people.registry, "node", node.node_id).payout
     assert paid == wanted
 
 
-def test_escape__closes_the_choice_of_a_wallet(world: World, visit: Begin) -> None:
-    reader = visit(world.wallet(), world.wallet(name="Moss"))
+def test_escape__closes_the_choice_of_a_wallet(stage: Stage, visit: Begin) -> None:
+    reader = visit(stage.wallet(), stage.wallet(name="Moss"))
     reader.page.goto("/operator")
     reader.page.get_by_role("button", name="Connect wallet").click()
     expect(reader.page.locator("dialog.wallets")).to_be_visible()
@@ -87,7 +87,7 @@ def test_escape__closes_the_choice_of_a_wallet(world: World, visit: Begin) -> No
     expect(reader.page.get_by_role("button", name="Connect wallet")).to_be_visible()
 
 
-def test_no_wallet__the_page_says_how_to_get_one(world: World, visit: Begin) -> None:
+def test_no_wallet__the_page_says_how_to_get_one(stage: Stage, visit: Begin) -> None:
     reader = visit()
     reader.page.goto("/operator")
     reader.page.get_by_role("button", name="Connect wallet").click()

@@ -15,7 +15,7 @@ from playwright.sync_api import Route, expect
 from scripts._net.anvil import CHAIN_ID
 from scripts._net.deployment import ZOO
 from tests.stage.chain.people import Node, share
-from tests.stage.journeys import Visit, World
+from tests.stage.journeys import Stage, Visit
 from tests.stage.wallet import Wallet
 
 Begin = Callable[..., Visit]
@@ -23,18 +23,18 @@ OTHER_CHAIN = 5_151
 
 
 @pytest.fixture
-def waiting(world: World) -> Iterator[Callable[[], None]]:
+def waiting(stage: Stage) -> Iterator[Callable[[], None]]:
     """The chain makes a block only when it is told to."""
-    world.anvil.rpc("evm_setAutomine", False)
-    yield lambda: world.anvil.next_block()
-    world.anvil.rpc("evm_setAutomine", True)
-    world.anvil.next_block()
+    stage.anvil.rpc("evm_setAutomine", False)
+    yield lambda: stage.anvil.next_block()
+    stage.anvil.rpc("evm_setAutomine", True)
+    stage.anvil.next_block()
 
 
-def _planned(world: World, visit: Begin, *accounts: Any) -> tuple[Visit, Wallet]:
+def _planned(stage: Stage, visit: Begin, *accounts: Any) -> tuple[Visit, Wallet]:
     """A reader who owns node ann and is about to change where it is paid."""
-    node = world.people.nodes["ann"]
-    wallet = world.wallet(node.owner, *accounts)
+    node = stage.people.nodes["ann"]
+    wallet = stage.wallet(node.owner, *accounts)
     reader = visit(wallet)
     reader.connect(wallet, f"/nodes/{node.node_id}")
     return reader, wallet
@@ -47,32 +47,32 @@ def _numbered(reader: Visit) -> None:
     )
 
 
-def _payout(world: World) -> str:
+def _payout(stage: Stage) -> str:
     """Where node ann is paid, on chain."""
-    ann = world.people.nodes["ann"].node_id
-    return str(world.people.chain.call(world.people.registry, "node", ann).payout)
+    ann = stage.people.nodes["ann"].node_id
+    return str(stage.people.chain.call(stage.people.registry, "node", ann).payout)
 
 
-def test_rejected__nothing_is_sent_and_it_can_be_tried_again(world: World, visit: Begin) -> None:
-    reader, wallet = _planned(world, visit)
-    before, wanted = _payout(world), Account.create().address
+def test_rejected__nothing_is_sent_and_it_can_be_tried_again(stage: Stage, visit: Begin) -> None:
+    reader, wallet = _planned(stage, visit)
+    before, wanted = _payout(stage), Account.create().address
     wallet.accept = lambda method, _: method != "eth_sendTransaction"
     reader.submit("set-payout", payout=wanted)
     reader.sign()
     assert "You rejected it" in reader.step("change", "rejected")
-    assert not wallet.sent and _payout(world) == before
+    assert not wallet.sent and _payout(stage) == before
     wallet.accept = lambda method, _: True
     reader.sign()
     assert wanted in reader.result()
-    assert _payout(world) == wanted
+    assert _payout(stage) == wanted
 
 
-def test_locked_in_the_middle__the_list_goes_on_where_it_was(world: World, visit: Begin) -> None:
-    owner, operator = world.person(200), world.person()
-    wallet = world.wallet(owner, operator)
+def test_locked_in_the_middle__the_list_goes_on_where_it_was(stage: Stage, visit: Begin) -> None:
+    owner, operator = stage.person(200), stage.person()
+    wallet = stage.wallet(owner, operator)
     reader = visit(wallet)
     reader.connect(wallet)
-    nodes = world.people.chain.call(world.people.registry, "node_count")
+    nodes = stage.people.chain.call(stage.people.registry, "node_count")
 
     def lock_after_the_first(method: str, _: Any) -> bool:
         wallet.locked = method == "eth_sendTransaction"  # once this one is signed
@@ -85,7 +85,7 @@ def test_locked_in_the_middle__the_list_goes_on_where_it_was(world: World, visit
     assert "locked" in reader.refusal()
     wallet.lock()
     expect(reader.page.locator("#wallet")).to_contain_text("locked")
-    assert world.people.chain.call(world.people.registry, "node_count") == nodes
+    assert stage.people.chain.call(stage.people.registry, "node_count") == nodes
     wallet.accept = lambda method, _: True
     wallet.unlock()
     reader.sign()
@@ -94,11 +94,11 @@ def test_locked_in_the_middle__the_list_goes_on_where_it_was(world: World, visit
 
 
 def test_reload_in_the_middle__the_list_resumes(
-    world: World, visit: Begin, waiting: Callable[[], None]
+    stage: Stage, visit: Begin, waiting: Callable[[], None]
 ) -> None:
-    world.anvil.rpc("evm_setAutomine", True)
-    wallet = world.wallet(world.person(200))
-    world.anvil.rpc("evm_setAutomine", False)
+    stage.anvil.rpc("evm_setAutomine", True)
+    wallet = stage.wallet(stage.person(200))
+    stage.anvil.rpc("evm_setAutomine", False)
     reader = visit(wallet)
     reader.connect(wallet)
     reader.submit("register", stake="120")
@@ -121,9 +121,9 @@ def test_reload_in_the_middle__the_list_resumes(
 
 
 def test_sped_up__the_dearer_one_is_followed(
-    world: World, visit: Begin, waiting: Callable[[], None]
+    stage: Stage, visit: Begin, waiting: Callable[[], None]
 ) -> None:
-    reader, wallet = _planned(world, visit)
+    reader, wallet = _planned(stage, visit)
     wanted = Account.create().address
     reader.submit("set-payout", payout=wanted)
     reader.sign()
@@ -133,15 +133,15 @@ def test_sped_up__the_dearer_one_is_followed(
     waiting()
     words = reader.step("change", "done")
     assert "another fee" in words and again in words
-    assert _payout(world) == wanted
+    assert _payout(stage) == wanted
 
 
 @pytest.mark.parametrize("how", ["cancelled", "replaced"])
 def test_another_transaction_takes_its_place__the_page_says_which(
-    world: World, visit: Begin, waiting: Callable[[], None], how: str
+    stage: Stage, visit: Begin, waiting: Callable[[], None], how: str
 ) -> None:
-    reader, wallet = _planned(world, visit)
-    before = _payout(world)
+    reader, wallet = _planned(stage, visit)
+    before = _payout(stage)
     reader.submit("set-payout", payout=Account.create().address)
     reader.sign()
     reader.step("change", "sent")
@@ -152,14 +152,14 @@ def test_another_transaction_takes_its_place__the_page_says_which(
         wallet.replace(wallet.sent[-1], Account.create().address, 1)
     waiting()
     reader.step("change", how)
-    assert _payout(world) == before
+    assert _payout(stage) == before
     expect(reader.page.get_by_role("button", name="Try again")).to_be_enabled()
 
 
 def test_slow__the_page_says_so_and_goes_on(
-    world: World, visit: Begin, waiting: Callable[[], None]
+    stage: Stage, visit: Begin, waiting: Callable[[], None]
 ) -> None:
-    reader, _ = _planned(world, visit)
+    reader, _ = _planned(stage, visit)
     reader.page.evaluate("document.documentElement.dataset.slowMs = '1500'")
     reader.submit("set-payout", payout=Account.create().address)
     reader.sign()
@@ -169,14 +169,14 @@ def test_slow__the_page_says_so_and_goes_on(
 
 
 def test_mined_and_failed__the_contract_s_own_reason_is_shown(
-    world: World, visit: Begin, waiting: Callable[[], None]
+    stage: Stage, visit: Begin, waiting: Callable[[], None]
 ) -> None:
     """Between the rehearsal and the block, the owner ends the node from elsewhere."""
-    people = world.people
-    world.anvil.rpc("evm_setAutomine", True)
+    people = stage.people
+    stage.anvil.rpc("evm_setAutomine", True)
     node = people.enlist("leaver")
-    world.anvil.rpc("evm_setAutomine", False)
-    wallet = world.wallet(node.owner)
+    stage.anvil.rpc("evm_setAutomine", False)
+    wallet = stage.wallet(node.owner)
     reader = visit(wallet)
     reader.connect(wallet, f"/nodes/{node.node_id}")
 
@@ -198,44 +198,44 @@ def test_mined_and_failed__the_contract_s_own_reason_is_shown(
 
 
 def test_reorg_under_an_open_page__the_transaction_is_taken_out_and_comes_back(
-    world: World, visit: Begin
+    stage: Stage, visit: Begin
 ) -> None:
-    reader, wallet = _planned(world, visit)
-    before, wanted = _payout(world), Account.create().address
+    reader, wallet = _planned(stage, visit)
+    before, wanted = _payout(stage), Account.create().address
     reader.submit("set-payout", payout=wanted)
     reader.sign()
     assert wanted in reader.result()
     shown = reader.page.locator("#chainline").inner_text()
-    raw = world.anvil.rpc("eth_getRawTransactionByHash", wallet.sent[-1])
-    world.anvil.rpc("anvil_reorg", 1, [])
+    raw = stage.anvil.rpc("eth_getRawTransactionByHash", wallet.sent[-1])
+    stage.anvil.rpc("anvil_reorg", 1, [])
     assert "reorganisation" in reader.step("change", "reorged")
-    assert _payout(world) == before
-    world.anvil.rpc("eth_sendRawTransaction", raw)
-    world.anvil.next_block()
+    assert _payout(stage) == before
+    stage.anvil.rpc("eth_sendRawTransaction", raw)
+    stage.anvil.next_block()
     reader.step("change", "done")
-    assert _payout(world) == wanted
+    assert _payout(stage) == wanted
     expect(reader.page.locator("#chainline")).not_to_have_text(shown)
-    world.people.chain._nonces.clear()
+    stage.people.chain._nonces.clear()
 
 
-def test_two_wallets__each_signs_for_itself(world: World, visit: Begin) -> None:
-    one, two = world.person(300), world.person(300)
-    fern, moss = world.wallet(one, name="Fern"), world.wallet(two, name="Moss")
+def test_two_wallets__each_signs_for_itself(stage: Stage, visit: Begin) -> None:
+    one, two = stage.person(300), stage.person(300)
+    fern, moss = stage.wallet(one, name="Fern"), stage.wallet(two, name="Moss")
     reader = visit(fern, moss)
     reader.connect(moss)
     reader.carry_out("register")
-    count = int(world.people.chain.call(world.people.registry, "node_count"))
-    assert world.node(count).owner == two.address  # type: ignore[attr-defined]
+    count = int(stage.people.chain.call(stage.people.registry, "node_count"))
+    assert stage.node(count).owner == two.address  # type: ignore[attr-defined]
     assert not fern.asked, "the other wallet was asked nothing"
     reader.page.get_by_role("button", name="Disconnect").click()
     reader.connect(fern)
     reader.carry_out("register")
-    assert world.node(count + 1).owner == one.address  # type: ignore[attr-defined]
-    assert world.balance(one) == world.balance(two) == 200 * ZOO
+    assert stage.node(count + 1).owner == one.address  # type: ignore[attr-defined]
+    assert stage.balance(one) == stage.balance(two) == 200 * ZOO
 
 
-def test_another_account__the_begun_list_waits_for_the_first(world: World, visit: Begin) -> None:
-    reader, wallet = _planned(world, visit, world.person())
+def test_another_account__the_begun_list_waits_for_the_first(stage: Stage, visit: Begin) -> None:
+    reader, wallet = _planned(stage, visit, stage.person())
     owner, other = wallet.accounts
     wanted = Account.create().address
     reader.submit("set-payout", payout=wanted)
@@ -250,11 +250,11 @@ def test_another_account__the_begun_list_waits_for_the_first(world: World, visit
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "to add"])
-def test_wrong_chain__the_page_offers_to_switch(world: World, visit: Begin, known: bool) -> None:
-    node = world.people.nodes["ann"]
-    wallet = Wallet({OTHER_CHAIN: world.anvil.url}, [node.owner])
+def test_wrong_chain__the_page_offers_to_switch(stage: Stage, visit: Begin, known: bool) -> None:
+    node = stage.people.nodes["ann"]
+    wallet = Wallet({OTHER_CHAIN: stage.anvil.url}, [node.owner])
     if known:
-        wallet.chains[CHAIN_ID] = world.anvil.url
+        wallet.chains[CHAIN_ID] = stage.anvil.url
     reader = visit(wallet)
     reader.page.goto(f"/nodes/{node.node_id}")
     reader.page.get_by_role("button", name="Connect wallet").click()
@@ -270,7 +270,7 @@ def test_wrong_chain__the_page_offers_to_switch(world: World, visit: Begin, know
     assert len(added) == (0 if known else 1)
     wanted = Account.create().address
     reader.carry_out("set-payout", payout=wanted)
-    assert _payout(world) == wanted
+    assert _payout(stage) == wanted
 
 
 def _lie(contracts: dict[str, Any], how: str) -> None:
@@ -287,10 +287,10 @@ def _lie(contracts: dict[str, Any], how: str) -> None:
     [("address", "api"), ("address", "file"), ("address", "both"), ("abi", "api"), ("", "page")],
 )
 def test_a_server_that_lies__is_found_out_before_anything_is_signed(
-    world: World, visit: Begin, how: str, where: str
+    stage: Stage, visit: Begin, how: str, where: str
 ) -> None:
-    reader, wallet = _planned(world, visit)
-    truth = json.loads(world.deployment.read_bytes())
+    reader, wallet = _planned(stage, visit)
+    truth = json.loads(stage.deployment.read_bytes())
 
     def api(route: Route) -> None:
         answer = route.fetch()
@@ -318,11 +318,11 @@ def test_a_server_that_lies__is_found_out_before_anything_is_signed(
 
 
 def test_a_server_that_lies_in_one_voice__is_not_who_this_browser_knows(
-    world: World, visit: Begin
+    stage: Stage, visit: Begin
 ) -> None:
     """Page, API and file agree with one another, on another deployment than before."""
-    reader, wallet = _planned(world, visit)
-    said = json.loads(world.deployment.read_bytes())
+    reader, wallet = _planned(stage, visit)
+    said = json.loads(stage.deployment.read_bytes())
     _lie(said["contracts"], "address")
     body = json.dumps(said, indent=1)
     digest = hashlib.sha256(body.encode()).hexdigest()
@@ -345,34 +345,34 @@ def test_a_server_that_lies_in_one_voice__is_not_who_this_browser_knows(
     assert not wallet.sent
 
 
-def test_claim__of_several_jobs_in_one_go(world: World, visit: Begin) -> None:
-    people = world.people
-    payout = world.person()
+def test_claim__of_several_jobs_in_one_go(stage: Stage, visit: Begin) -> None:
+    people = stage.people
+    payout = stage.person()
     node: Node = people.enlist("many", payout=payout)
     people.benchmark(node)
     for rounds in (2, 3):
-        world.job(rounds, rounds)
-        world.play(node, people.nodes["bob"])
-    assert world.balance(payout) == 0
-    wallet = world.wallet(payout)
+        stage.job(rounds, rounds)
+        stage.play(node, people.nodes["bob"])
+    assert stage.balance(payout) == 0
+    wallet = stage.wallet(payout)
     reader = visit(wallet)
     reader.connect(wallet)
     said = reader.carry_out("claim")
-    assert world.balance(payout) == 2 * share(1, 2)
+    assert stage.balance(payout) == 2 * share(1, 2)
     assert len(wallet.sent) == 1 and "were taken out" in said
 
 
-def test_claim__pay_that_a_job_retained_is_released_first(world: World, visit: Begin) -> None:
-    people, chain = world.people, world.people.chain
-    payout = world.person()
+def test_claim__pay_that_a_job_retained_is_released_first(stage: Stage, visit: Begin) -> None:
+    people, chain = stage.people, stage.people.chain
+    payout = stage.person()
     node: Node = people.enlist("retained", payout=payout)
     for each in (node, people.nodes["bob"]):
         people.benchmark(each)
-    job = world.job(1, 1, retain_rounds=1)
-    world.play(node, people.nodes["bob"])
+    job = stage.job(1, 1, retain_rounds=1)
+    stage.play(node, people.nodes["bob"])
     kept = chain.call(people.pool, "retained", job, node.node_id)
     assert kept == share(1, 2) and chain.call(people.pool, "pending", payout.address) == 0
-    wallet = world.wallet(payout)
+    wallet = stage.wallet(payout)
     reader = visit(wallet)
     reader.connect(wallet)
     reader.submit("claim")
@@ -380,15 +380,15 @@ def test_claim__pay_that_a_job_retained_is_released_first(world: World, visit: B
     expect(plan).to_contain_text(f"that job {job} retained of node {node.node_id}")
     reader.sign()
     assert "425 ZOO were taken out" in reader.result()
-    assert world.balance(payout) == kept
+    assert stage.balance(payout) == kept
     assert len(wallet.sent) == 2
 
 
-def test_refused_by_the_contract__its_reason_and_what_to_do(world: World, visit: Begin) -> None:
+def test_refused_by_the_contract__its_reason_and_what_to_do(stage: Stage, visit: Begin) -> None:
     """A stranger presses an owner's button."""
-    wallet = world.wallet(world.person(10))
+    wallet = stage.wallet(stage.person(10))
     reader = visit(wallet)
-    reader.connect(wallet, f"/nodes/{world.people.nodes['ann'].node_id}")
+    reader.connect(wallet, f"/nodes/{stage.people.nodes['ann'].node_id}")
     reader.submit("begin-exit")
     words = reader.refusal()
     assert "registry: not the owner" in words and "Connect the wallet that owns the node" in words

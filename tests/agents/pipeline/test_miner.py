@@ -51,7 +51,7 @@ from tests.stage.memory.pipeline_epoch import (
 SECONDS = 20.0
 
 
-class Crew:
+class Miners:
     """All miners of the epoch in threads of one process, each with a post of its own."""
 
     def __init__(self, folder: Path) -> None:
@@ -91,8 +91,8 @@ class Crew:
 
 
 @pytest.fixture
-def crew(tmp_path: Path) -> Iterator[Crew]:
-    made = Crew(tmp_path)
+def miners(tmp_path: Path) -> Iterator[Miners]:
+    made = Miners(tmp_path)
     yield made
     for one in made.posts.values():
         one.stop()
@@ -123,11 +123,11 @@ def assert_replays(miner: int, finished: Finished) -> None:
             assert signer == OPERATORS[entry.sender]
 
 
-def test_all_samples_pass_all_stages_and_every_inbox_replays(crew: Crew) -> None:
-    crew.times = replace(TIMES, answer=SECONDS)  # a slow machine is no reason to pass by a miner
+def test_all_samples_pass_all_stages_and_every_inbox_replays(miners: Miners) -> None:
+    miners.times = replace(TIMES, answer=SECONDS)  # a slow machine is no reason to pass by a miner
     for miner in MINERS:
-        crew.start(miner)
-    done = crew.finish()
+        miners.start(miner)
+    done = miners.finish()
     for stage in range(len(EPOCH.stages)):
         assert passed_back(done, stage) == Counter(EPOCH.samples)
     for miner, finished in done.items():
@@ -140,13 +140,13 @@ def test_all_samples_pass_all_stages_and_every_inbox_replays(crew: Crew) -> None
     ids=["later stages", "first stage", "beside each other", "two stages", "first two stages"],
 )
 def test_a_miner_that_takes_no_connections_does_all_its_samples(
-    crew: Crew, closed: tuple[int, ...]
+    miners: Miners, closed: tuple[int, ...]
 ) -> None:
-    crew.closed, crew.times = closed, replace(TIMES, answer=SECONDS, linger=SECONDS)
+    miners.closed, miners.times = closed, replace(TIMES, answer=SECONDS, linger=SECONDS)
     began = time.monotonic()
     for miner in MINERS:
-        crew.start(miner)
-    done = crew.finish()
+        miners.start(miner)
+    done = miners.finish()
     assert time.monotonic() - began < SECONDS, "all learn that the epoch is over"
     for stage in range(len(EPOCH.stages)):
         assert passed_back(done, stage) == Counter(EPOCH.samples)
@@ -155,15 +155,15 @@ def test_a_miner_that_takes_no_connections_does_all_its_samples(
         assert_replays(miner, done[miner])
 
 
-def finish_by_store(crew: Crew) -> dict[int, Finished]:
+def finish_by_store(miners: Miners) -> dict[int, Finished]:
     """All miners of an epoch, with a store; each sample must pass all stages."""
-    crew.store = crew.store or EmbeddedStore(crew.folder / "store")
+    miners.store = miners.store or EmbeddedStore(miners.folder / "store")
     # None is passed by because its first sign is not in the store yet.
-    crew.times = replace(TIMES, answer=SECONDS, linger=SECONDS, gather=SECONDS / 2)
+    miners.times = replace(TIMES, answer=SECONDS, linger=SECONDS, gather=SECONDS / 2)
     began = time.monotonic()
     for miner in MINERS:
-        crew.start(miner)
-    done = crew.finish()
+        miners.start(miner)
+    done = miners.finish()
     assert time.monotonic() - began < SECONDS, "all learn that the epoch is over"
     for stage in range(len(EPOCH.stages)):
         assert passed_back(done, stage) == Counter(EPOCH.samples)
@@ -179,38 +179,38 @@ def finish_by_store(crew: Crew) -> dict[int, Finished]:
     ids=["beside each other", "first and last stage", "a whole stage", "the first stage"],
 )
 def test_two_miners_that_can_only_reach_the_store_do_all_their_samples(
-    crew: Crew, alone: tuple[int, ...]
+    miners: Miners, alone: tuple[int, ...]
 ) -> None:
-    crew.alone = alone
-    finish_by_store(crew)
+    miners.alone = alone
+    finish_by_store(miners)
 
 
-def test_miners_of_which_none_has_a_post_pass_samples_through_the_store(crew: Crew) -> None:
-    crew.alone = tuple(MINERS)
-    finish_by_store(crew)
+def test_miners_of_which_none_has_a_post_pass_samples_through_the_store(miners: Miners) -> None:
+    miners.alone = tuple(MINERS)
+    finish_by_store(miners)
 
 
 def test_a_miner_whose_announced_address_nobody_reaches_gets_its_letters_in_the_store(
-    crew: Crew,
+    miners: Miners,
 ) -> None:
-    crew.alone = (21,)
-    assert crew.book.take(announced(21, "http://127.0.0.1:9"))
-    finish_by_store(crew)
+    miners.alone = (21,)
+    assert miners.book.take(announced(21, "http://127.0.0.1:9"))
+    finish_by_store(miners)
 
 
 def test_one_that_takes_no_connections_and_reaches_no_post_does_not_wait_in_vain(
-    crew: Crew,
+    miners: Miners,
 ) -> None:
     """Others know that it takes none, and would hold its letters until their time is up."""
-    crew.alone = (31,)
-    assert crew.book.take(announced(31, ""))
-    finish_by_store(crew)
+    miners.alone = (31,)
+    assert miners.book.take(announced(31, ""))
+    finish_by_store(miners)
 
 
-def test_letters_in_the_store_are_checked_as_those_of_a_post(crew: Crew) -> None:
+def test_letters_in_the_store_are_checked_as_those_of_a_post(miners: Miners) -> None:
     """Strangers fill its box with rubbish and with forged letters, and the box of notices too."""
-    store = EmbeddedStore(crew.folder / "store")
-    crew.store, crew.alone = store, (21,)
+    store = EmbeddedStore(miners.folder / "store")
+    miners.store, miners.alone = store, (21,)
     way = Passage.of(EPOCH, 40, Kind.FORWARD, 11, 21)
     code = work(11).do(Entry(Kind.FORWARD, 40)).message or b""
     letters, notices = (box_of(what, WHERE, EPOCH, *to) for what, to in
@@ -228,7 +228,7 @@ def test_letters_in_the_store_are_checked_as_those_of_a_post(crew: Crew) -> None
     forged += [Done.signed(WALLETS[m], WHERE, replace(EPOCH, number=8), m) for m in (11, 12)]
     for notice in forged:
         store.leave(notices, store.put_bytes(notice.to_bytes()))
-    done = finish_by_store(crew)
+    done = finish_by_store(miners)
     assert {event.number for event in done[21].work.log().events if event.kind is Kind.FORWARD}
     assert store.left(letters, 99) == [], "what was refused is taken out of the box"
 
@@ -259,11 +259,11 @@ class Stranger(threading.Thread):
 
 
 def test_a_stranger_who_floods_boxes_and_replays_letters_costs_nobody_a_sample(
-    crew: Crew,
+    miners: Miners,
 ) -> None:
     """A letter of the epoch before, by its sender's own key, lies there too."""
-    store = EmbeddedStore(crew.folder / "store")
-    crew.store, crew.alone = store, (21, 31)
+    store = EmbeddedStore(miners.folder / "store")
+    miners.store, miners.alone = store, (21, 31)
     old = Passage.of(replace(EPOCH, number=6), 40, Kind.FORWARD, 11, 21)
     raw = Letter.signed(
         WALLETS[11], WHERE, old, work(11).do(Entry(Kind.FORWARD, 40)).message or b""
@@ -272,103 +272,107 @@ def test_a_stranger_who_floods_boxes_and_replays_letters_costs_nobody_a_sample(
     stranger = Stranger(store)
     stranger.start()
     try:
-        finish_by_store(crew)
+        finish_by_store(miners)
     finally:
         stranger.over.set()
         stranger.join(SECONDS)
     assert stranger.thrown > 100 and len(stranger.replayed) > len(MINERS)
 
 
-def test_others_do_the_samples_of_a_miner_that_never_comes_for_its_letters(crew: Crew) -> None:
+def test_others_do_the_samples_of_a_miner_that_never_comes_for_its_letters(miners: Miners) -> None:
     """They take their letters back long before its time is up."""
-    crew.closed, crew.times = (31,), replace(TIMES, answer=8.0, linger=SECONDS)
-    crew.announce(31)
+    miners.closed, miners.times = (31,), replace(TIMES, answer=8.0, linger=SECONDS)
+    miners.announce(31)
     began = time.monotonic()
     for miner in MINERS:
         if miner != 31:
-            crew.start(miner)
-    done = crew.finish()
-    assert time.monotonic() - began < 2 * crew.times.answer
+            miners.start(miner)
+    done = miners.finish()
+    assert time.monotonic() - began < 2 * miners.times.answer
     for stage in range(len(EPOCH.stages)):
         # On a busy machine a sample may be given up before its gradient is back.
         assert len(passed_back(done, stage)) >= len(EPOCH.samples) - 1
 
 
-def test_others_do_the_samples_of_a_miner_that_takes_letters_and_never_answers(crew: Crew) -> None:
-    crew.announce(31)
-    silent = crew.posts[31].open(running(31), lambda: None)
+def test_others_do_the_samples_of_a_miner_that_takes_letters_and_never_answers(
+    miners: Miners,
+) -> None:
+    miners.announce(31)
+    silent = miners.posts[31].open(running(31), lambda: None)
     for miner in MINERS:
         if miner != 31:
-            crew.start(miner)
-    done = crew.finish()
+            miners.start(miner)
+    done = miners.finish()
     assert silent.came
     for stage in range(len(EPOCH.stages)):
         assert set(passed_back(done, stage)) == set(EPOCH.samples)
 
 
-def test_a_miner_that_died_goes_on_with_the_same_bits(crew: Crew) -> None:
-    file = crew.folder / "21.inbox"
+def test_a_miner_that_died_goes_on_with_the_same_bits(miners: Miners) -> None:
+    file = miners.folder / "21.inbox"
     passes = lambda: file.exists() and file.stat().st_size > 2 * MAX_MESSAGE  # noqa: E731
     for miner in MINERS:
-        crew.start(miner, passes if miner == 21 else lambda: False)
-    crew.threads[21].join(SECONDS)
-    assert crew.results[21] is None
+        miners.start(miner, passes if miner == 21 else lambda: False)
+    miners.threads[21].join(SECONDS)
+    assert miners.results[21] is None
     before = file.read_bytes()
     file.write_bytes(before + b"\0\0\0")  # an entry that the crash cut
-    crew.posts[21].stop()
-    crew.start(21)
-    done = crew.finish()
+    miners.posts[21].stop()
+    miners.start(21)
+    done = miners.finish()
     assert done[21].inbox.startswith(before)
     assert len(done[21].inbox) > len(before)
     assert_replays(21, done[21])
     assert set(passed_back(done, 0)) == set(EPOCH.samples)
 
 
-def test_who_comes_back_after_the_others_left_ends_at_once(crew: Crew) -> None:
-    crew.times = replace(TIMES, linger=15.0)
-    file = crew.folder / "21.inbox"
+def test_who_comes_back_after_the_others_left_ends_at_once(miners: Miners) -> None:
+    miners.times = replace(TIMES, linger=15.0)
+    file = miners.folder / "21.inbox"
     died = lambda: file.exists() and file.stat().st_size > 3 * MAX_MESSAGE  # noqa: E731
     for miner in MINERS:
-        crew.start(miner, died if miner == 21 else lambda: False)
-    crew.finish()
+        miners.start(miner, died if miner == 21 else lambda: False)
+    miners.finish()
     began = time.monotonic()
-    crew.start(21)
-    crew.threads[21].join(SECONDS)
+    miners.start(21)
+    miners.threads[21].join(SECONDS)
     assert time.monotonic() - began < 5.0
-    finished = crew.results[21]
+    finished = miners.results[21]
     assert finished is not None
     assert_replays(21, finished)
 
 
-def test_a_miner_that_nobody_hands_a_sample_ends_with_an_empty_log(crew: Crew) -> None:
+def test_a_miner_that_nobody_hands_a_sample_ends_with_an_empty_log(miners: Miners) -> None:
     """Some were drawn for it, but those before it are gone."""
     assert EPOCH.due(31)
-    crew.times = replace(TIMES, linger=0.5)
-    crew.start(31)
-    finished = crew.finish()[31]
+    miners.times = replace(TIMES, linger=0.5)
+    miners.start(31)
+    finished = miners.finish()[31]
     assert finished.work.log().events == ()
     assert Inbox.from_bytes(finished.inbox, MAX_MESSAGE).entries == ()
     assert model_hash(finished.work.state()) == model_hash(work(31).state())
 
 
-def test_a_miner_of_the_first_stage_without_neighbours_ends_with_its_forwards(crew: Crew) -> None:
-    crew.times = replace(TIMES, answer=0.2, linger=2.0)
-    crew.start(11)
-    finished = crew.finish()[11]
+def test_a_miner_of_the_first_stage_without_neighbours_ends_with_its_forwards(
+    miners: Miners,
+) -> None:
+    miners.times = replace(TIMES, answer=0.2, linger=2.0)
+    miners.start(11)
+    finished = miners.finish()[11]
     kinds = {event.kind for event in finished.work.log().events}
     assert kinds == {Kind.FORWARD} and finished.work.steps == 0
     assert_replays(11, finished)
 
 
-def answered(crew: Crew, reply: Done) -> bool:
+def answered(miners: Miners, reply: Done) -> bool:
     """Whether a miner that asks 11 takes this for 11's notice; 12's has come."""
     for miner in (11, 12):
-        crew.announce(miner)
-        crew.posts[miner].keep(Done.signed(WALLETS[miner], WHERE, EPOCH, miner))
-    crew.posts[11]._notices = {EPOCH.key: reply.to_bytes()}
+        miners.announce(miner)
+        miners.posts[miner].keep(Done.signed(WALLETS[miner], WHERE, EPOCH, miner))
+    miners.posts[11]._notices = {EPOCH.key: reply.to_bytes()}
     began = time.monotonic()
-    crew.start(31)
-    crew.threads[31].join(SECONDS)
+    miners.start(31)
+    miners.threads[31].join(SECONDS)
     return time.monotonic() - began < TIMES.linger / 2
 
 
@@ -382,33 +386,33 @@ def answered(crew: Crew, reply: Done) -> bool:
     ids=["another's signature", "another epoch", "a miner of another stage"],
 )
 def test_a_notice_that_was_asked_for_is_believed_to_its_author_alone(
-    crew: Crew, reply: Done
+    miners: Miners, reply: Done
 ) -> None:
-    assert not answered(crew, reply)
+    assert not answered(miners, reply)
 
 
-def test_a_gradient_that_can_not_be_worked_with_is_taken_back(crew: Crew) -> None:
+def test_a_gradient_that_can_not_be_worked_with_is_taken_back(miners: Miners) -> None:
     """Its numbers are allowed on the wire, but the gradient that follows from them is not, though
     a verifier's hardware must be able to replay it."""
-    crew.times = replace(TIMES, answer=SECONDS / 4, linger=SECONDS)  # notices end the epoch
+    miners.times = replace(TIMES, answer=SECONDS / 4, linger=SECONDS)  # notices end the epoch
     order = EPOCH.candidates(40, 2)
     for miner in (11, *order):
-        crew.announce(miner)
-    boxes = {miner: crew.posts[miner].open(running(miner), lambda: None) for miner in order}
-    crew.start(21)
+        miners.announce(miner)
+    boxes = {miner: miners.posts[miner].open(running(miner), lambda: None) for miner in order}
+    miners.start(21)
     code = work(11).do(Entry(Kind.FORWARD, 40)).message
     assert code is not None
-    give(crew, Kind.FORWARD, 11, code)
+    give(miners, Kind.FORWARD, 11, code)
     for miner, size in zip(order, (2.0**40, 1e-3), strict=True):
         while boxes[miner].take(Kind.FORWARD) is None:
-            assert crew.threads[21].is_alive()
+            assert miners.threads[21].is_alive()
             time.sleep(0.02)
         values = torch.full(SLICES.code_shape(BATCH, SEQ), size)
-        give(crew, Kind.BACKWARD, miner, SLICES.boundary.pack(values))
+        give(miners, Kind.BACKWARD, miner, SLICES.boundary.pack(values))
     for miner in EPOCH.stages[0]:
         notice = Done.signed(WALLETS[miner], WHERE, EPOCH, miner)
-        assert send(crew.posts[21].url + "/done", notice.to_bytes(), 5.0)[0] is Outcome.TAKEN
-    done = crew.finish()[21]
+        assert send(miners.posts[21].url + "/done", notice.to_bytes(), 5.0)[0] is Outcome.TAKEN
+    done = miners.finish()[21]
     entries = Inbox.from_bytes(done.inbox, MAX_MESSAGE).entries
     assert [(e.kind, e.sender) for e in entries] == [
         (Kind.FORWARD, 11),
@@ -418,11 +422,11 @@ def test_a_gradient_that_can_not_be_worked_with_is_taken_back(crew: Crew) -> Non
     assert_replays(21, done)
 
 
-def give(crew: Crew, kind: Kind, sender: int, message: bytes) -> None:
+def give(miners: Miners, kind: Kind, sender: int, message: bytes) -> None:
     way = Passage.of(EPOCH, 40, kind, sender, 21)
     body = Letter.signed(WALLETS[sender], WHERE, way, message).to_bytes()
-    url, outcome, why = crew.posts[21].url + "/letters", Outcome.LATER, ""
-    while outcome is Outcome.LATER and crew.threads[21].is_alive():  # it opens its epoch just now
+    url, outcome, why = miners.posts[21].url + "/letters", Outcome.LATER, ""
+    while outcome is Outcome.LATER and miners.threads[21].is_alive():  # it opens its epoch just now
         outcome, why = send(url, body, 5.0)
     assert outcome is Outcome.TAKEN, why
 

@@ -19,7 +19,7 @@ from agents.storage.cid import cid_of_bytes
 from agents.storage.content_store import ContentStore, open_store
 from agents.storage.errors import StoreUnavailable
 from agents.storage.several import open_stores
-from scripts._net.processes import free_port
+from scripts._net.ports import free_port
 
 NAME = "submission-1-2-00"
 FILES = {"payload": b"a payload", "trace": b"a trace"}

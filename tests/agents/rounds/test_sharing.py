@@ -92,7 +92,7 @@ def chain_of(mined: MinedRound, revealed: dict[int, Reveal]) -> tuple[Any, Any]:
 
 
 @dataclass
-class Crew:
+class Miners:
     """All miners at their posts, and one proposer."""
 
     mined: MinedRound
@@ -174,7 +174,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> MinedRound:
 
 
 @pytest.fixture
-def crew(shared: MinedRound) -> Iterator[Crew]:
+def miners(shared: MinedRound) -> Iterator[Miners]:
     facts, view = chain_of(shared, {node: shared.submit(node).reveal for node in NINE})
     # What an earlier test left there.
     shutil.rmtree(shared.store.root / "boxes", ignore_errors=True)
@@ -188,7 +188,7 @@ def crew(shared: MinedRound) -> Iterator[Crew]:
         for other in NINE:
             url = made[other].url
             made[node].book.take(Announcement.signed(WALLETS[other], WHERE, other, url, 1))
-    yield Crew(shared, facts, view, made, {})
+    yield Miners(shared, facts, view, made, {})
     for post in made.values():
         post.stop()
 
@@ -206,150 +206,150 @@ def same(one: State, other: State) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)
 
 
-def line_of(crew: Crew, outcome: Outcome, stage: int) -> dict[str, Any]:
+def line_of(miners: Miners, outcome: Outcome, stage: int) -> dict[str, Any]:
     record = next(part for part in outcome.parts if part.startswith(b'{"job"'))
     assert outcome.report.shards == cid_of_bytes(record)
-    assert crew.mined.plan.epoch is not None
-    assert len(record) <= max_record_bytes(crew.mined.plan.epoch)
+    assert miners.mined.plan.epoch is not None
+    assert len(record) <= max_record_bytes(miners.mined.plan.epoch)
     found: dict[str, Any] = loads(record)["stages"][stage]
     return found
 
 
-def test_all_shards_are_delivered_and_a_verifier_attests(crew: Crew) -> None:
+def test_all_shards_are_delivered_and_a_verifier_attests(miners: Miners) -> None:
     for node in NINE:
-        assert "merged: 2 shards" in (crew.share(node) or "")
-    outcome = crew.outcome()
-    assert same(outcome.merged, direct(crew.mined)) and not outcome.lies
-    line = line_of(crew, outcome, 0)
-    assert line["owners"] == line["contributors"] == list(crew.mates(0))
+        assert "merged: 2 shards" in (miners.share(node) or "")
+    outcome = miners.outcome()
+    assert same(outcome.merged, direct(miners.mined)) and not outcome.lies
+    line = line_of(miners, outcome, 0)
+    assert line["owners"] == line["contributors"] == list(miners.mates(0))
     assert (line["lost"], line["liars"], line["accepted"]) == ([], [], True)
-    crew.propose(outcome)
-    assert crew.wrong() == []
+    miners.propose(outcome)
+    assert miners.wrong() == []
 
 
 @pytest.mark.parametrize("killed", [1, 2])
 def test_shards_of_owners_that_died_after_their_reveal_keep_their_weights(
-    crew: Crew, killed: int
+    miners: Miners, killed: int
 ) -> None:
-    dead = crew.mates(1)[:killed]
+    dead = miners.mates(1)[:killed]
     for node in NINE:
         if node not in dead:
-            crew.share(node)
+            miners.share(node)
     for node in dead:
-        crew.posts[node].stop()
-    outcome = crew.outcome()
-    lost = line_of(crew, outcome, 1)["lost"]
+        miners.posts[node].stop()
+    outcome = miners.outcome()
+    lost = line_of(miners, outcome, 1)["lost"]
     assert 3 - len(lost) == valid_shards(3, killed)
-    wanted = flat({n: direct(crew.mined)[n] for n in crew.mined.job.stage_shapes(1)})
-    moved = flat({n: outcome.merged[n] for n in crew.mined.job.stage_shapes(1)})
-    for shard, (first, last) in enumerate(crew.butterfly(1).spans):
+    wanted = flat({n: direct(miners.mined)[n] for n in miners.mined.job.stage_shapes(1)})
+    moved = flat({n: outcome.merged[n] for n in miners.mined.job.stage_shapes(1)})
+    for shard, (first, last) in enumerate(miners.butterfly(1).spans):
         kept = torch.zeros(last - first) if shard in lost else wanted[first:last]
         assert torch.equal(moved[first:last], kept)
     assert all(line.contribution for line in outcome.report.nodes), "the dead are paid for passes"
-    crew.propose(outcome)
-    assert crew.wrong() == []
+    miners.propose(outcome)
+    assert miners.wrong() == []
 
 
-def test_where_too_few_shards_are_delivered_the_stage_keeps_its_weights(crew: Crew) -> None:
-    silent = crew.mates(2)
+def test_where_too_few_shards_are_delivered_the_stage_keeps_its_weights(miners: Miners) -> None:
+    silent = miners.mates(2)
     for node in NINE:
         if node not in silent:
-            crew.share(node)
-    outcome = crew.outcome()
-    shapes = crew.mined.job.stage_shapes(2)
+            miners.share(node)
+    outcome = miners.outcome()
+    shapes = miners.mined.job.stage_shapes(2)
     assert not any(outcome.merged[name].any() for name in shapes)
-    assert all(outcome.merged[name].any() for name in crew.mined.job.stage_shapes(0))
+    assert all(outcome.merged[name].any() for name in miners.mined.job.stage_shapes(0))
     lines = {line.node: line for line in outcome.report.nodes}
     assert all("0 of 3 shards were delivered" in lines[node].reason for node in silent)
     assert all(lines[node].contribution for node in silent)
-    crew.propose(outcome)
-    assert crew.wrong() == []
+    miners.propose(outcome)
+    assert miners.wrong() == []
 
 
-def test_a_liar_changes_nothing_and_is_found_by_verifier_and_committee(crew: Crew) -> None:
-    liar = crew.mates(0)[1]
-    crew.lies[liar] = dict.fromkeys(range(3), 0.5)
+def test_a_liar_changes_nothing_and_is_found_by_verifier_and_committee(miners: Miners) -> None:
+    liar = miners.mates(0)[1]
+    miners.lies[liar] = dict.fromkeys(range(3), 0.5)
     for node in NINE:
-        crew.share(node)
-    outcome = crew.outcome()
-    assert same(outcome.merged, direct(crew.mined)) and outcome.lies.keys() == {liar}
-    line = line_of(crew, outcome, 0)
+        miners.share(node)
+    outcome = miners.outcome()
+    assert same(outcome.merged, direct(miners.mined)) and outcome.lies.keys() == {liar}
+    line = line_of(miners, outcome, 0)
     assert [[one, len(shards)] for one, shards in line["liars"]] == [[liar, 2]]
     assert sum(row.count(False) for row in line["agreement"]) == 4
-    crew.propose(outcome)
-    assert crew.wrong() == []
-    reader = crew.reader()
-    submissions = reader.submissions(crew.view)
-    found = reader.outcome(crew.view, submissions, reader.proposed(crew.view))
+    miners.propose(outcome)
+    assert miners.wrong() == []
+    reader = miners.reader()
+    submissions = reader.submissions(miners.view)
+    found = reader.outcome(miners.view, submissions, reader.proposed(miners.view))
     assert found is not None
-    inputs = reader.inputs(crew.view, submissions)
+    inputs = reader.inputs(miners.view, submissions)
     assert inputs is not None and malformed(inputs) == []
     (finding,) = malformed(replace(inputs, lies=found.lies))
     assert (finding.node, finding.violation) == (liar, Violation.INVALID)
     said = Statement.from_json(loads(finding.evidence)["statement"])
     assert said.signer(WHERE) == WALLETS[liar].address
-    judge = Judge(crew.facts, crew.mined.store, DEVICE)
-    assert judge.is_innocent(crew.view, liar) is False
-    assert judge.is_innocent(crew.view, crew.mates(0)[0]) is True
+    judge = Judge(miners.facts, miners.mined.store, DEVICE)
+    assert judge.is_innocent(miners.view, liar) is False
+    assert judge.is_innocent(miners.view, miners.mates(0)[0]) is True
 
 
-def test_before_a_result_stands_nobody_is_accused_of_its_shards(crew: Crew) -> None:
+def test_before_a_result_stands_nobody_is_accused_of_its_shards(miners: Miners) -> None:
     """A committee may be asked about a node's work before there is a proposal."""
-    crew.lies[NINE[0]] = dict.fromkeys(range(3), 0.5)
+    miners.lies[NINE[0]] = dict.fromkeys(range(3), 0.5)
     for node in NINE:
-        crew.share(node)
-    assert crew.reader().proposed(crew.view) is None
-    judge = Judge(crew.facts, crew.mined.store, DEVICE)
-    assert judge.is_innocent(crew.view, NINE[0]) is True
+        miners.share(node)
+    assert miners.reader().proposed(miners.view) is None
+    judge = Judge(miners.facts, miners.mined.store, DEVICE)
+    assert judge.is_innocent(miners.view, NINE[0]) is True
 
 
-def test_a_pair_that_agrees_on_a_lie_in_its_shard_is_found(crew: Crew) -> None:
-    one, two, _ = crew.mates(0)
-    common = crew.butterfly(0).pairs.index((one, two))
-    crew.lies = {one: {common: 0.5}, two: {common: 0.5}}
+def test_a_pair_that_agrees_on_a_lie_in_its_shard_is_found(miners: Miners) -> None:
+    one, two, _ = miners.mates(0)
+    common = miners.butterfly(0).pairs.index((one, two))
+    miners.lies = {one: {common: 0.5}, two: {common: 0.5}}
     for node in NINE:
-        crew.share(node)
-    outcome = crew.outcome()
+        miners.share(node)
+    outcome = miners.outcome()
     assert outcome.lies.keys() == {one, two}
     assert all(lie["shards"] == [common] for lie in outcome.lies.values())
-    assert same(outcome.merged, direct(crew.mined))
+    assert same(outcome.merged, direct(miners.mined))
 
 
-def test_who_sees_a_payload_too_late_is_no_liar(crew: Crew) -> None:
+def test_who_sees_a_payload_too_late_is_no_liar(miners: Miners) -> None:
     """It merges the others', and says so."""
-    late, blind, other = crew.mates(0)
-    away = crew.mined.submit(late, missing="payload")
-    everything = crew.facts.revealed
-    crew.facts.revealed = {**everything, late: away.reveal}
-    crew.view.now = WINDOW_S // 2
-    assert crew.share(blind)
-    crew.facts.revealed = everything
-    crew.view.now = 0
+    late, blind, other = miners.mates(0)
+    away = miners.mined.submit(late, missing="payload")
+    everything = miners.facts.revealed
+    miners.facts.revealed = {**everything, late: away.reveal}
+    miners.view.now = WINDOW_S // 2
+    assert miners.share(blind)
+    miners.facts.revealed = everything
+    miners.view.now = 0
     for node in NINE:
         if node != blind:
-            crew.share(node)
-    outcome = crew.outcome()
-    line = line_of(crew, outcome, 0)
+            miners.share(node)
+    outcome = miners.outcome()
+    line = line_of(miners, outcome, 0)
     assert (line["elsewhere"], line["liars"], line["lost"]) == ([blind], [], [])
-    assert same(outcome.merged, direct(crew.mined)) and other in line["owners"]
+    assert same(outcome.merged, direct(miners.mined)) and other in line["owners"]
 
 
-def test_a_miner_waits_for_the_seed_and_for_payloads(crew: Crew) -> None:
+def test_a_miner_waits_for_the_seed_and_for_payloads(miners: Miners) -> None:
     node = NINE[0]
-    crew.facts.drawn = False
-    assert crew.share(node) is None and fetch(crew.posts[node].url, 1, 1, 9) == []
-    crew.facts.drawn = True
-    mate = next(m for m in crew.mates(crew.stage_of(node)) if m != node)
-    away = crew.mined.submit(mate, missing="payload")
-    crew.facts.revealed = {**crew.facts.revealed, mate: away.reveal}
-    assert crew.share(node) is None and fetch(crew.posts[node].url, 1, 1, 9) == []
-    crew.view.now = WINDOW_S // 2
-    assert crew.share(node)
+    miners.facts.drawn = False
+    assert miners.share(node) is None and fetch(miners.posts[node].url, 1, 1, 9) == []
+    miners.facts.drawn = True
+    mate = next(m for m in miners.mates(miners.stage_of(node)) if m != node)
+    away = miners.mined.submit(mate, missing="payload")
+    miners.facts.revealed = {**miners.facts.revealed, mate: away.reveal}
+    assert miners.share(node) is None and fetch(miners.posts[node].url, 1, 1, 9) == []
+    miners.view.now = WINDOW_S // 2
+    assert miners.share(node)
 
 
-def test_a_miner_fetches_no_payload_of_another_stage(crew: Crew) -> None:
+def test_a_miner_fetches_no_payload_of_another_stage(miners: Miners) -> None:
     node = NINE[0]
-    reader, asked, put = crew.reader(), dict[bytes, int](), list[int]()
+    reader, asked, put = miners.reader(), dict[bytes, int](), list[int]()
 
     class Watched(EmbeddedStore):
         def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
@@ -362,27 +362,27 @@ def test_a_miner_fetches_no_payload_of_another_stage(crew: Crew) -> None:
             return super().put_bytes(data)
 
     context: Any = SimpleNamespace(wallet=WALLETS[node], log=quiet_log())
-    store = Watched(crew.mined.store.root)
-    place = context, crew.facts, store, reader.models, reader.plans
-    assert Sharing(*place, lambda *_: crew.posts[node]).step(crew.view, node)
-    mates = crew.mates(crew.stage_of(node))
-    contents = {reveal.content: one for one, reveal in crew.facts.revealed.items()}
+    store = Watched(miners.mined.store.root)
+    place = context, miners.facts, store, reader.models, reader.plans
+    assert Sharing(*place, lambda *_: miners.posts[node]).step(miners.view, node)
+    mates = miners.mates(miners.stage_of(node))
+    contents = {reveal.content: one for one, reveal in miners.facts.revealed.items()}
     assert {contents[digest] for digest in asked if digest in contents} == set(mates)
     # W for each miner of the stage, and 2W/n for the shards that it owns.
-    payload = len(crew.mined.shown(node).payload)
+    payload = len(miners.mined.shown(node).payload)
     assert sum(size for digest, size in asked.items() if digest in contents) == 3 * payload
-    butterfly = crew.butterfly(crew.stage_of(node))
+    butterfly = miners.butterfly(miners.stage_of(node))
     shards, statement = put
     assert shards == 4 * sum(butterfly.sizes[shard] for shard in butterfly.owned(node))
     assert statement <= MAX_STATEMENT
 
 
-def test_what_was_fetched_is_kept_while_a_payload_is_waited_for(crew: Crew) -> None:
+def test_what_was_fetched_is_kept_while_a_payload_is_waited_for(miners: Miners) -> None:
     node = NINE[0]
-    mate = next(m for m in crew.mates(crew.stage_of(node)) if m != node)
-    away = crew.mined.submit(mate, missing="payload").reveal
-    crew.facts.revealed = {**crew.facts.revealed, mate: away}
-    reader, asked = crew.reader(), list[bytes]()
+    mate = next(m for m in miners.mates(miners.stage_of(node)) if m != node)
+    away = miners.mined.submit(mate, missing="payload").reveal
+    miners.facts.revealed = {**miners.facts.revealed, mate: away}
+    reader, asked = miners.reader(), list[bytes]()
 
     class Watched(EmbeddedStore):
         def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
@@ -390,25 +390,25 @@ def test_what_was_fetched_is_kept_while_a_payload_is_waited_for(crew: Crew) -> N
             return super().get_digest(digest, max_bytes)
 
     context: Any = SimpleNamespace(wallet=WALLETS[node], log=quiet_log())
-    place = context, crew.facts, Watched(crew.mined.store.root), reader.models, reader.plans
-    sharing = Sharing(*place, lambda *_: crew.posts[node])
-    assert sharing.step(crew.view, node) is None
+    place = context, miners.facts, Watched(miners.mined.store.root), reader.models, reader.plans
+    sharing = Sharing(*place, lambda *_: miners.posts[node])
+    assert sharing.step(miners.view, node) is None
     asked.clear()
-    assert sharing.step(crew.view, node) is None
+    assert sharing.step(miners.view, node) is None
     assert set(asked) == {away.content}
-    crew.view.now = WINDOW_S // 2
-    assert sharing.step(crew.view, node)
+    miners.view.now = WINDOW_S // 2
+    assert sharing.step(miners.view, node)
 
 
-def test_a_miner_without_a_post_leaves_its_statement_at_others(crew: Crew) -> None:
+def test_a_miner_without_a_post_leaves_its_statement_at_others(miners: Miners) -> None:
     closed = NINE[3]
-    own = Post("127.0.0.1", 0, quiet_log(), WHERE, crew.posts[closed].book, listen=False)
+    own = Post("127.0.0.1", 0, quiet_log(), WHERE, miners.posts[closed].book, listen=False)
     own.statements.expect(1, 1, {node: WALLETS[node].address for node in NINE})
-    crew.posts[closed].stop()
-    crew.posts[closed] = own
+    miners.posts[closed].stop()
+    miners.posts[closed] = own
     for node in NINE:
-        crew.share(node)
-    assert {one.owner for one in crew.said()} == set(NINE)
+        miners.share(node)
+    assert {one.owner for one in miners.said()} == set(NINE)
 
 
 # -- a proposer -----------------------------------------------------------------------------------
@@ -417,33 +417,33 @@ def test_a_miner_without_a_post_leaves_its_statement_at_others(crew: Crew) -> No
 OPERATORS = {node: WALLETS[node].address for node in NINE}
 
 
-def left_by_all(crew: Crew) -> tuple[ContentStore, Epoch, bytes, LeftStatements]:
+def left_by_all(miners: Miners) -> tuple[ContentStore, Epoch, bytes, LeftStatements]:
     """All share and nobody can be reached: store, epoch, the statements' box, and its reader."""
     for node in NINE:
-        crew.share(node)
-        crew.posts[node].stop()
-    store, epoch = crew.mined.store, crew.mined.plan.epoch
+        miners.share(node)
+        miners.posts[node].stop()
+    store, epoch = miners.mined.store, miners.mined.plan.epoch
     assert epoch is not None
     left = LeftStatements(store, WHERE, epoch, OPERATORS, quiet_log())
     return store, epoch, box_of("shards", WHERE, epoch), left
 
 
-def test_statements_of_owners_that_nobody_reaches_are_in_the_store(crew: Crew) -> None:
+def test_statements_of_owners_that_nobody_reaches_are_in_the_store(miners: Miners) -> None:
     """A stranger's and rubbish lie there too, and are not believed."""
-    store, epoch, box, left = left_by_all(crew)
+    store, epoch, box, left = left_by_all(miners)
     honest = left.look()
     (good,) = [said for said in honest if said.owner == NINE[0]]
     forged = replace(good, content=bytes(32)).by(WALLETS[NINE[1]], WHERE)
     leave_in_store(store, WHERE, epoch, forged)
     store.leave(box, store.put_bytes(b"[" * 1000))
-    assert crew.said() == tuple(sorted(honest, key=lambda said: said.owner))
+    assert miners.said() == tuple(sorted(honest, key=lambda said: said.owner))
     assert len(honest) == len(store.left(box, 99)) == len(NINE), "rubbish is taken out"
 
 
-def test_an_owner_that_leaves_many_statements_in_the_store_hides_nobody(crew: Crew) -> None:
+def test_an_owner_that_leaves_many_statements_in_the_store_hides_nobody(miners: Miners) -> None:
     """Four of its own are kept, the rest make room: in a box of 1,500, where 1,024 are read at one
     look."""
-    store, epoch, box, left = left_by_all(crew)
+    store, epoch, box, left = left_by_all(miners)
     honest = left.look()
     (good,) = [said for said in honest if said.owner == NINE[0]]
     for number in range(20):
@@ -460,39 +460,39 @@ def test_an_owner_that_leaves_many_statements_in_the_store_hides_nobody(crew: Cr
     assert sum(said.owner == NINE[0] for said in found) == 4
 
 
-def test_a_proposer_waits_for_the_owners_of_stages_that_are_merged(crew: Crew) -> None:
-    reader = crew.reader()
-    submissions = reader.submissions(crew.view)
+def test_a_proposer_waits_for_the_owners_of_stages_that_are_merged(miners: Miners) -> None:
+    reader = miners.reader()
+    submissions = reader.submissions(miners.view)
     for node in NINE[:-1]:
-        crew.share(node)
-    found = crew.gathering().of(crew.view, submissions)
+        miners.share(node)
+    found = miners.gathering().of(miners.view, submissions)
     assert found is not None and not found.complete and len(found.said) == 8
-    crew.share(NINE[-1])
-    found = crew.gathering().of(crew.view, submissions)
+    miners.share(NINE[-1])
+    found = miners.gathering().of(miners.view, submissions)
     assert found is not None and found.complete and len(found.said) == 9
 
 
-def test_a_proposer_that_can_ask_nobody_does_not_propose(crew: Crew) -> None:
+def test_a_proposer_that_can_ask_nobody_does_not_propose(miners: Miners) -> None:
     for node in NINE:
-        crew.share(node)
-    found = crew.gathering([]).of(crew.view, crew.reader().submissions(crew.view))
+        miners.share(node)
+    found = miners.gathering([]).of(miners.view, miners.reader().submissions(miners.view))
     assert found is not None and found.blind and not found.complete
 
 
-def test_a_proposer_stores_the_audit_seed_before_a_result_rests_on_it(crew: Crew) -> None:
+def test_a_proposer_stores_the_audit_seed_before_a_result_rests_on_it(miners: Miners) -> None:
     """The chain forgets a seed that nobody stores, and an appeal may come much later."""
-    facts, view, calls = crew.facts, crew.view, list[str]()
+    facts, view, calls = miners.facts, miners.view, list[str]()
     facts.on_duty, facts.results = lambda *_: NINE[0], "results"
     view.overdue, view.round.audit_seed = False, bytes(32)
     sender: Any = SimpleNamespace(
         ensure=lambda done, contract, name, *args: calls.append(name),
         send=lambda contract, name, *args: calls.append(name),
     )
-    proposer = Proposer(facts, crew.reader(), sender, 0.0, crew.gathering())
+    proposer = Proposer(facts, miners.reader(), sender, 0.0, miners.gathering())
     assert proposer.step(view, NINE[0]) is None, "it waits for the owners"
     for node in NINE:
-        crew.share(node)
-    proposer = Proposer(facts, crew.reader(), sender, 0.0, crew.gathering())
+        miners.share(node)
+    proposer = Proposer(facts, miners.reader(), sender, 0.0, miners.gathering())
     assert "captured" in (proposer.step(view, NINE[0]) or "")
     view.round.audit_seed = AUDIT_SEED
     assert "proposed" in (proposer.step(view, NINE[0]) or "")
@@ -500,38 +500,38 @@ def test_a_proposer_stores_the_audit_seed_before_a_result_rests_on_it(crew: Crew
 
 
 def test_a_statement_without_its_file_is_not_gathered_and_pushes_out_no_good_one(
-    crew: Crew,
+    miners: Miners,
 ) -> None:
     for node in NINE:
-        crew.share(node)
+        miners.share(node)
     poor = NINE[4]
-    (good,) = [one for one in crew.said() if one.owner == poor]
-    contents = b"\7" * 32, crew.facts.revealed[poor].content
+    (good,) = [one for one in miners.said() if one.owner == poor]
+    contents = b"\7" * 32, miners.facts.revealed[poor].content
     bad = [replace(good, content=content).by(WALLETS[poor], WHERE) for content in contents]
     for one in bad:
-        assert crew.posts[poor].statements.put(one)
-    assert good in crew.said()
-    crew.posts[poor].statements = Statements(WHERE)
-    crew.posts[poor].statements.expect(1, 1, {node: WALLETS[node].address for node in NINE})
-    shutil.rmtree(crew.mined.store.root / "boxes")  # the good one lies there too
-    assert crew.mined.plan.epoch is not None
+        assert miners.posts[poor].statements.put(one)
+    assert good in miners.said()
+    miners.posts[poor].statements = Statements(WHERE)
+    miners.posts[poor].statements.expect(1, 1, {node: WALLETS[node].address for node in NINE})
+    shutil.rmtree(miners.mined.store.root / "boxes")  # the good one lies there too
+    assert miners.mined.plan.epoch is not None
     for one in bad:
-        assert crew.posts[poor].statements.put(one)
-        leave_in_store(crew.mined.store, WHERE, crew.mined.plan.epoch, one)
-    assert {one.owner for one in crew.said()} == set(NINE) - {poor}
+        assert miners.posts[poor].statements.put(one)
+        leave_in_store(miners.mined.store, WHERE, miners.mined.plan.epoch, one)
+    assert {one.owner for one in miners.said()} == set(NINE) - {poor}
 
 
 def test_an_owner_that_signs_many_statements_without_a_file_has_four_looked_for_at_a_time(
-    crew: Crew, monkeypatch: pytest.MonkeyPatch
+    miners: Miners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or it would use up the proposer's window: a store that lacks a file may say so late. One that
     has a file all the same is found when its turn comes."""
     for node in NINE:
-        crew.share(node)
-    poor, all_of_them = NINE[4], crew.said()
+        miners.share(node)
+    poor, all_of_them = NINE[4], miners.said()
     (good,) = [one for one in all_of_them if one.owner == poor]
     bad = [replace(good, content=bytes([n]) * 32).by(WALLETS[poor], WHERE) for n in range(1, 7)]
-    gathering, looked = crew.gathering(), list[bytes]()
+    gathering, looked = miners.gathering(), list[bytes]()
     honest = gathering._has_file
 
     def counted(job: Any, epoch: Any, shares: Any, one: Statement) -> bool:
@@ -541,49 +541,51 @@ def test_an_owner_that_signs_many_statements_without_a_file_has_four_looked_for_
 
     monkeypatch.setattr(gathering, "_has_file", counted)
     monkeypatch.setattr(gathering, "_ask", lambda *_: [*bad, *all_of_them])
-    submissions = crew.reader().submissions(crew.view)
-    first = gathering.of(crew.view, submissions)
+    submissions = miners.reader().submissions(miners.view)
+    first = gathering.of(miners.view, submissions)
     assert first is not None and {one.owner for one in first.said} == set(NINE) - {poor}
     assert looked == [one.content for one in bad[:4]]
     assert gathering._found is not None
     gathering._found.asked_at = 0.0
-    second = gathering.of(crew.view, submissions)
+    second = gathering.of(miners.view, submissions)
     assert second is not None and second.complete and good in second.said
     assert looked[4:] == [bad[4].content, bad[5].content, good.content]
 
 
-def test_forged_statements_in_a_record_make_the_result_wrong(crew: Crew) -> None:
+def test_forged_statements_in_a_record_make_the_result_wrong(miners: Miners) -> None:
     """A proposer can't put words into an owner's mouth."""
     for node in NINE:
-        crew.share(node)
-    outcome, victim = crew.outcome(), crew.mates(0)[0]
+        miners.share(node)
+    outcome, victim = miners.outcome(), miners.mates(0)[0]
     record = next(part for part in outcome.parts if part.startswith(b'{"job"'))
     fields = loads(record)
     for one in fields["stages"][0]["statements"]:
         if one["owner"] == victim:
             one["digests"][0] = "11" * 32
-    lie = crew.mined.store.put_bytes(dumps(fields))
-    crew.propose(outcome, outcome.report.model_copy(update={"shards": lie}))
-    assert crew.wrong()
-    reader = crew.reader()
-    found = reader.outcome(crew.view, reader.submissions(crew.view), reader.proposed(crew.view))
+    lie = miners.mined.store.put_bytes(dumps(fields))
+    miners.propose(outcome, outcome.report.model_copy(update={"shards": lie}))
+    assert miners.wrong()
+    reader = miners.reader()
+    found = reader.outcome(
+        miners.view, reader.submissions(miners.view), reader.proposed(miners.view)
+    )
     assert found is not None and not found.lies
 
 
 @pytest.mark.parametrize("shards", [None, "missing", "nonsense"])
-def test_a_report_without_its_record_is_wrong(crew: Crew, shards: str | None) -> None:
+def test_a_report_without_its_record_is_wrong(miners: Miners, shards: str | None) -> None:
     for node in NINE:
-        crew.share(node)
-    outcome = crew.outcome()
+        miners.share(node)
+    outcome = miners.outcome()
     cid = None
     if shards == "missing":
         cid = cid_of_bytes(b"never published")
     elif shards == "nonsense":
-        cid = crew.mined.store.put_bytes(b"nonsense")
-    crew.propose(outcome, outcome.report.model_copy(update={"shards": cid}))
-    assert crew.wrong()
+        cid = miners.mined.store.put_bytes(b"nonsense")
+    miners.propose(outcome, outcome.report.model_copy(update={"shards": cid}))
+    assert miners.wrong()
     if shards == "missing":
-        assert result_errors(crew.reader(), crew.view, patient=True) is None
+        assert result_errors(miners.reader(), miners.view, patient=True) is None
 
 
 def test_a_record_that_can_not_be_read_says_so() -> None:
@@ -592,10 +594,10 @@ def test_a_record_that_can_not_be_read_says_so() -> None:
             read_statements(raw)
 
 
-def test_disagreements_name_nothing_in_an_honest_report(crew: Crew) -> None:
+def test_disagreements_name_nothing_in_an_honest_report(miners: Miners) -> None:
     for node in NINE:
-        crew.share(node)
-    outcome = crew.outcome()
+        miners.share(node)
+    outcome = miners.outcome()
     assert disagreements(outcome, proposal_of(outcome), outcome.report) == []
     again = RoundReport.from_bytes(outcome.report.to_bytes())
     assert again == outcome.report and again.shards

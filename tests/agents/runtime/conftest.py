@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from agents.runtime.contracts import Contract, Deployment
 from agents.runtime.logs import LEVELS, Log, _Sink
 from agents.runtime.sender import Sender
 from agents.runtime.wallet import Wallet
+from scripts._net.ports import free_port
 
 ROOT = Path(__file__).parents[3]
 # anvil's published development keys
@@ -113,12 +113,6 @@ def find_anvil() -> str:
     if found is None:
         pytest.fail("anvil is neither on PATH nor in tools/: run `make setup`.")
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from agents.storage.errors import (
     TooLarge,
 )
 from agents.storage.several import SeveralStores, as_list, open_stores
-from scripts._net.processes import free_port
+from scripts._net.ports import free_port
 
 CONTENT = os.urandom(1000)
 CID = cid_of_bytes(CONTENT)

@@ -38,6 +38,35 @@ def searched(stage: Stage, seed: int, actions: int) -> dict[str, Any]:
     }
 
 
+class Record:
+    """What was searched: the seeds, and how often each function was tried and worked in all of
+    them. The file has one line for each, so that a change to it can be read."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        old = json.loads(file.read_text()) if file and file.exists() else {}
+        self.seeds: dict[str, dict[str, Any]] = old.get("seeds", {})
+        self.worked: dict[str, list[int]] = old.get("worked", {})
+
+    def add(self, seed: int, found: dict[str, Any]) -> None:
+        """Take the record of a seed, and write the file."""
+        for function, (tried, worked) in found.pop("worked").items():
+            count = self.worked.setdefault(function, [0, 0])
+            count[0] += tried
+            count[1] += worked
+        self.seeds[str(seed)] = found
+        if self._file:
+            parts = {"seeds": self.seeds, "worked": dict(sorted(self.worked.items()))}
+            text = ",\n".join(
+                f'"{name}": {{\n{_a_line_each(part)}\n}}' for name, part in parts.items()
+            )
+            self._file.write_text(f"{{\n{text}\n}}\n")
+
+
+def _a_line_each(part: dict[str, Any]) -> str:
+    return ",\n".join(f" {json.dumps(name)}: {json.dumps(what)}" for name, what in part.items())
+
+
 def main() -> int:
     """Searches, prints what it finds, and writes a record; 1 when it found what is not known."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -46,19 +75,15 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1, help="how many")
     parser.add_argument("--record", type=Path, help="where to write what came of it, as JSON")
     args = parser.parse_args()
-    record: dict[str, Any] = {}
-    if args.record and args.record.exists():
-        record = json.loads(args.record.read_text())
+    record = Record(args.record)
     stage = make_stage(Codes.compile())
     for seed in range(args.seed, args.seed + args.seeds):
-        if record.get(str(seed), {}).get("actions", 0) >= args.actions:
+        if record.seeds.get(str(seed), {}).get("actions", 0) >= args.actions:
             continue
-        record[str(seed)] = searched(stage, seed, args.actions)
-        if args.record:
-            args.record.write_text(json.dumps(record, indent=1) + "\n")
-    found = sorted({cause for one in record.values() for cause in one["findings"]})
+        record.add(seed, searched(stage, seed, args.actions))
+    found = sorted({cause for one in record.seeds.values() for cause in one["findings"]})
     new = [cause for cause in found if cause not in KNOWN]
-    done = sum(one["actions"] for one in record.values())
+    done = sum(one["actions"] for one in record.seeds.values())
     print(
         f"{done} actions, found: {', '.join(found) or 'nothing'}; new: {', '.join(new) or 'none'}"
     )

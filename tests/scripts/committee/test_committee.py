@@ -21,7 +21,7 @@ CUDA = "cuda:sm_90/132/13.0"
 NAMES = ("ada", "bo", "cy", "di", "ed")  # of the members' accounts, in their order
 
 
-class Hall:
+class Committee:
     """The committee's members, each with an account of its own, at one machine."""
 
     def __init__(self, people: People, deployment: Path, folder: Path) -> None:
@@ -50,13 +50,13 @@ class Hall:
 
 
 @pytest.fixture
-def hall(people: People, deployment: Path, tmp_path: Path) -> Hall:
-    return Hall(people, deployment, tmp_path)
+def committee(people: People, deployment: Path, tmp_path: Path) -> Committee:
+    return Committee(people, deployment, tmp_path)
 
 
-def test_a_penalty_is_changed_in_words(hall: Hall, network: Network) -> None:
-    assert hall.look("list") == "There is no open operation.\n"
-    told = hall.sign("ada", "propose penalty INVALID --share 25% --suspension 14d")
+def test_a_penalty_is_changed_in_words(committee: Committee, network: Network) -> None:
+    assert committee.look("list") == "There is no open operation.\n"
+    told = committee.sign("ada", "propose penalty INVALID --share 25% --suspension 14d")
     before, _, signed = told.partition("ada signs:")
     assert "share of the stake: 20 % -> 25 %" in before
     assert "suspension: 7 days -> 14 days" in before
@@ -65,76 +65,78 @@ def test_a_penalty_is_changed_in_words(hall: Hall, network: Network) -> None:
     assert told.count("Go on?") == 1 and "It needs 2 more approvals" in signed
     op_id = re.findall(r"Operation (0x[0-9a-f]{64})$", told, re.M)[0]
 
-    again = hall.sign("bo", "propose penalty INVALID --share 25% --suspension 14d", fails=True)
+    again = committee.sign("bo", "propose penalty INVALID --share 25% --suspension 14d", fails=True)
     assert "is proposed already" in again and op_id in again
-    assert "Not yet. It needs 2 more" in hall.sign("ada", f"execute {op_id[:12]}", fails=True)
-    told = hall.sign("bo", f"approve {op_id[:12]}")
+    assert "Not yet. It needs 2 more" in committee.sign("ada", f"execute {op_id[:12]}", fails=True)
+    told = committee.sign("bo", f"approve {op_id[:12]}")
     assert "share of the stake: 20 % -> 25 %" in told.partition("bo signs:")[0]
     assert "It needs 1 more approval," in told
-    assert "already approved" in hall.sign("bo", f"approve {op_id}", fails=True)
-    assert "Queued. Anyone may execute it from" in hall.sign("cy", f"approve {op_id}")
+    assert "already approved" in committee.sign("bo", f"approve {op_id}", fails=True)
+    assert "Queued. Anyone may execute it from" in committee.sign("cy", f"approve {op_id}")
 
-    listed = hall.look("list")
+    listed = committee.look("list")
     assert "3 of 3 approvals. Anyone may execute it from" in listed
     assert "until" in listed and "share of the stake: 20 % -> 25 %" in listed
-    shown = hall.look(f"show {op_id[:10]}")
-    for member in hall.people.members[:3]:
+    shown = committee.look(f"show {op_id[:10]}")
+    for member in committee.people.members[:3]:
         assert f"  {member.address}\n" in shown
-    assert hall.people.members[3].address not in shown
+    assert committee.people.members[3].address not in shown
     assert "Tried from the timelock now: it would succeed." in shown
 
-    assert "Not yet. Anyone may execute it from" in hall.sign("ada", f"execute {op_id}", fails=True)
-    hall.people.chain.warp(hall.people.settings.governance_delay)
-    assert "Executed. It was executed in block" in hall.sign("stranger", f"execute {op_id}")
+    assert "Not yet. Anyone may execute it from" in committee.sign(
+        "ada", f"execute {op_id}", fails=True
+    )
+    committee.people.chain.warp(committee.people.settings.governance_delay)
+    assert "Executed. It was executed in block" in committee.sign("stranger", f"execute {op_id}")
     row = network.penalty(Violation.INVALID)
     assert (row.bps, row.suspension, row.strike) == (2_500, 14 * 86_400, True)
-    assert "share of the stake: 20 % -> 25 %" in hall.look("list --all")
-    assert hall.look("list") == "There is no open operation.\n"
+    assert "share of the stake: 20 % -> 25 %" in committee.look("list --all")
+    assert committee.look("list") == "There is no open operation.\n"
     # The same once more is another operation: it changes nothing, and says so.
-    hall.people.chain._nonces.clear()  # the members' commands have sent from the same keys
-    hall.people.decide(
-        (hall.people.registry, "set_penalty", (2, (2_000, 0, 604_800, True, False, 5_000))),
+    committee.people.chain._nonces.clear()  # the members' commands have sent from the same keys
+    committee.people.decide(
+        (committee.people.registry, "set_penalty", (2, (2_000, 0, 604_800, True, False, 5_000))),
         governance=True,
     )
-    assert hall.proposed("ada", "penalty INVALID --share 25% --suspension 14d") != op_id
+    assert committee.proposed("ada", "penalty INVALID --share 25% --suspension 14d") != op_id
 
 
-def test_three_votes_cancel_for_good(hall: Hall, network: Network) -> None:
-    hall.by_ape = True
-    op_id = hall.proposed("ada", f"pool {CUDA}")
-    assert "2 more votes cancel it." in hall.sign("di", f"cancel {op_id}")
-    hall.by_ape = False
-    assert "Against it voted 1 of 5 members, 3 cancel it" in hall.look(f"show {op_id}")
-    hall.sign("ed", f"cancel {op_id}")
-    assert "Cancelled. It was cancelled, for good." in hall.sign("cy", f"cancel {op_id}")
-    hall.by_ape = True
-    assert "It was cancelled, for good." in hall.sign("bo", f"approve {op_id}", fails=True)
+def test_three_votes_cancel_for_good(committee: Committee, network: Network) -> None:
+    committee.by_ape = True
+    op_id = committee.proposed("ada", f"pool {CUDA}")
+    assert "2 more votes cancel it." in committee.sign("di", f"cancel {op_id}")
+    committee.by_ape = False
+    assert "Against it voted 1 of 5 members, 3 cancel it" in committee.look(f"show {op_id}")
+    committee.sign("ed", f"cancel {op_id}")
+    assert "Cancelled. It was cancelled, for good." in committee.sign("cy", f"cancel {op_id}")
+    committee.by_ape = True
+    assert "It was cancelled, for good." in committee.sign("bo", f"approve {op_id}", fails=True)
     op_id = bytes.fromhex(op_id[2:])
     state = network.chain.call(network.coordinator, "state", op_id)
     assert state == OperationState.CANCELLED
 
 
-def test_what_would_fail_is_not_signed(hall: Hall, network: Network) -> None:
-    vic = hall.people.nodes["vic"].node_id
-    told = hall.sign("ada", f"propose role {vic} AGGREGATOR", fails=True)
+def test_what_would_fail_is_not_signed(committee: Committee, network: Network) -> None:
+    vic = committee.people.nodes["vic"].node_id
+    told = committee.sign("ada", f"propose role {vic} AGGREGATOR", fails=True)
     assert "The operation would fail: registry: role not requested" in told
-    told = hall.sign("ada", "propose penalty ABORT --share 1%", fails=True)
+    told = committee.sign("ada", "propose penalty ABORT --share 1%", fails=True)
     assert "penalties: abort below mismatch" in told
-    assert "is no member of the committee" in hall.sign(
+    assert "is no member of the committee" in committee.sign(
         "stranger", "propose pause TrainingJobs", fails=True
     )
-    assert "Name at least one thing" in hall.sign("ada", "propose bounds", fails=True)
-    assert "is no determinism class" in hall.sign("ada", "propose pool cuda:fast", fails=True)
-    assert hall.look("list") == "There is no open operation.\n"
-    hall.sign("ada", f"propose pool {CUDA}", answer="n\n", fails=True)
-    assert hall.look("list") == "There is no open operation.\n"
-    told = hall.sign("ada", f"propose role {vic} AGGREGATOR --though-it-fails")
+    assert "Name at least one thing" in committee.sign("ada", "propose bounds", fails=True)
+    assert "is no determinism class" in committee.sign("ada", "propose pool cuda:fast", fails=True)
+    assert committee.look("list") == "There is no open operation.\n"
+    committee.sign("ada", f"propose pool {CUDA}", answer="n\n", fails=True)
+    assert committee.look("list") == "There is no open operation.\n"
+    told = committee.sign("ada", f"propose role {vic} AGGREGATOR --though-it-fails")
     assert "it would fail (registry: role not requested)" in told
 
 
-def test_members_pauses_and_treasury(hall: Hall, network: Network) -> None:
+def test_members_pauses_and_treasury(committee: Committee, network: Network) -> None:
     """The other settings in one walk: each as a member types it, and as it stands afterwards."""
-    people = hall.people
+    people = committee.people
     first, last = people.members[0].address, people.members[4].address
     stranger = people.nodes["vic"].owner.address
     people.chain.send(people.faucet, people.token, "transfer", people.coordinator.address, 10**18)
@@ -151,7 +153,7 @@ def test_members_pauses_and_treasury(hall: Hall, network: Network) -> None:
         f"call TrainingJobs transfer_ownership {stranger}",
         f"members --remove {last} --add {stranger} --threshold 4",
     ]
-    ids = [bytes.fromhex(hall.proposed("ada", line)[2:]) for line in lines]
+    ids = [bytes.fromhex(committee.proposed("ada", line)[2:]) for line in lines]
     people.chain._nonces.clear()  # a member's commands have sent from the same keys
     for op_id in ids:
         for member in people.members[1:3]:
@@ -174,5 +176,5 @@ def test_members_pauses_and_treasury(hall: Hall, network: Network) -> None:
     members = call(people.coordinator, "members")
     assert last not in members and stranger in members and members[0] == first
     assert call(people.coordinator, "threshold") == 4
-    resumed = hall.sign("stranger", "propose resume ScoreConsensus")
+    resumed = committee.sign("stranger", "propose resume ScoreConsensus")
     assert "open_scoring: paused -> runs" in resumed and "needs 4 of 5 members" in resumed

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 
 from scripts._net.compiled import ROOT
-from scripts._net.processes import free_port
+from scripts._net.ports import free_port
 from tests.stage.chain.finished_job import FinishedJob
 from tests.stage.chain.proxy import Proxy
 
