@@ -173,10 +173,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=120, help="of 20,480 tokens each")
     parser.add_argument("--outer-lr", type=float, help="of the job, for this run")
+    parser.add_argument("--min-lr-ratio", type=float, help="of the job, for this run")
     parser.add_argument("--record", action="store_true", help="run what docs/quality.json lacks")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    changes = {} if given.outer_lr is None else {"outer_lr": given.outer_lr}
+    asked = {"outer_lr": given.outer_lr, "min_lr_ratio": given.min_lr_ratio}
+    changes = {name: value for name, value in asked.items() if value is not None}
     if given.record and changes:
         parser.error("only the job as it is, is recorded")
     task = Task(given.seed, "llama")
