@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from agents.jobs.verifying_pay import WORTH
+WORTH = Fraction(5, 4)
+"""How many times its cost a verifier's pay is at the least share: the same as in a round."""
 
 MOST_COMPUTE = Fraction(1, 2)
 """What running a task costs, as a part of what an executor is paid for it, at most."""

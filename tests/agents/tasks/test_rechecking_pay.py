@@ -7,15 +7,16 @@ from fractions import Fraction
 
 import pytest
 
-from agents.jobs.verifying_pay import WORTH
+from agents.jobs import verifying_pay
 from agents.protocol.numbers import ZOO
-from agents.tasks.rechecking_pay import MOST_COMPUTE, least_share
+from agents.tasks.rechecking_pay import MOST_COMPUTE, WORTH, least_share
 
 TENTH = Fraction(1, 10)
 
 
 def test_share__by_hand() -> None:
     """1.25 times 0.5 ZOO of a fee of 2; a third of a bond of 5 less that is left for the sample."""
+    assert WORTH == verifying_pay.WORTH
     assert least_share(5 * ZOO, 2 * ZOO, 3, TENTH) == Fraction(3, 50)
 
 
