@@ -57,15 +57,19 @@ def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalNetwork]:
         for name in local.names(*AGENT_ROLES):
             local.net.start_agent(name)
         local.wait_eligible(local.names(*AGENT_ROLES))
+        local.pause()
         yield local
 
 
 @pytest.fixture
-def local(_shared: LocalNetwork) -> LocalNetwork:
+def local(_shared: LocalNetwork) -> Iterator[LocalNetwork]:
     """The network that most tests share: 3 trainers, 3 verifiers, 2 aggregators, all honest and
-    running when the test begins; the committee is offline."""
+    running when the test begins; the committee is offline. Its agents' time stands still while
+    tests run that have a network of their own."""
+    _shared.resume()
     _shared.settle(*_shared.names(*AGENT_ROLES))
-    return _shared
+    yield _shared
+    _shared.pause()
 
 
 @pytest.fixture(scope="module")
