@@ -169,7 +169,8 @@ class Records:
             axis.plot([32, 128], [0.8, 0.6], "k_", markersize=16, label="goals")
             axis.set(
                 xlabel="times fewer bytes than the fp32 stream, codes alone", xscale="log",
-                ylabel="share of what depth is worth: (cut - x) / (cut - none)", ylim=(-1, 1.3),
+                ylabel="share of what depth is worth: (cut - x) / (cut - none)",
+                xlim=(3.5, 150), ylim=(-1, 1.3),
             )  # fmt: skip
             ticks = (4, 8, 16, 32, 64, 128)
             axis.set_xticks(ticks, [f"{tick}x" for tick in ticks])
