@@ -92,14 +92,14 @@ FALSE_REPORT: constant(uint256) = 6
 SCORE_DOMAIN: constant(bytes32) = keccak256("menagerie.ScoreConsensus.commit.v1")
 
 # A scoring's word: commit deadline (bits 0 to 39), reveal deadline (40), verifiers that committed
-# (80) and revealed (88), nodes (96), closed (104), the middle trust (112), the total (128).
+# (80) and revealed (88), nodes (96), closed (104), the best trust (112), the total (128).
 _TIME_MASK: constant(uint256) = 2**40 - 1
 _REVEAL_DEADLINE: constant(uint256) = 40
 _COMMITTED: constant(uint256) = 80
 _REVEALED: constant(uint256) = 88
 _NODES: constant(uint256) = 96
 _CLOSED_BIT: constant(uint256) = 1 << 104
-_MIDDLE_TRUST: constant(uint256) = 112
+_BEST_TRUST: constant(uint256) = 112
 _TOTAL: constant(uint256) = 128
 
 # A job's word: reveal window (bits 0 to 63), commit window (64), the job's aggregate window (128).
@@ -421,9 +421,6 @@ def close_scoring(
         total = unsafe_add(total, score)
     verifiers: DynArray[uint256, 32] = self._committers[key]
     agreements: DynArray[uint256, 32] = []
-    trusts: DynArray[uint256, 32] = []
-    # Of those that revealed: trust and weight, by rising trust.
-    ranks: DynArray[uint256, 32] = []
     reached: uint256[MAX_NODES] = empty(uint256[MAX_NODES])
     exceeded: uint256[MAX_NODES] = empty(uint256[MAX_NODES])
     for verifier: uint256 in verifiers:
@@ -458,22 +455,6 @@ def close_scoring(
         if given != 0:
             agreement = BPS * agreed // max(given, total)
         agreements.append(agreement)
-        trust: uint256 = 0
-        if total == 0:
-            trust = self._trust(job_id, verifier)
-        else:
-            trust = self._move_trust(job_id, verifier, agreement)
-        trusts.append(trust)
-        if self._records[key][verifier] != empty(bytes32):
-            rank: uint256 = trust << _VOICES | voice & _WEIGHT_MASK
-            at: uint256 = len(ranks)
-            ranks.append(rank)
-            for _: uint256 in range(32):
-                if at == 0 or ranks[unsafe_sub(at, 1)] <= rank:
-                    break
-                ranks[at] = ranks[unsafe_sub(at, 1)]
-                at = unsafe_sub(at, 1)
-            ranks[at] = rank
     place: uint256 = 0
     at: uint256 = max_value(uint256)
     revealed: uint256 = 0
@@ -491,12 +472,23 @@ def close_scoring(
         ), "scores: not the median"
         place = unsafe_add(place, 1)
 
+    trusts: DynArray[uint256, 32] = []
+    best: uint256 = 0
+    place = 0
+    for verifier: uint256 in verifiers:
+        trust: uint256 = 0
+        if total == 0:
+            trust = self._trust(job_id, verifier)
+        else:
+            trust = self._move_trust(job_id, verifier, agreements[place])
+        if self._records[key][verifier] != empty(bytes32):
+            best = max(best, trust)
+        trusts.append(trust)
+        place = unsafe_add(place, 1)
     if total != 0:
         self._store(key, nodes, consensus)
         self.last_scored[job_id] = round_id
-    self._scorings[key] = (
-        scoring | _CLOSED_BIT | self._middle(ranks) << _MIDDLE_TRUST | total << _TOTAL
-    )
+    self._scorings[key] = scoring | _CLOSED_BIT | best << _BEST_TRUST | total << _TOTAL
     log IScoreConsensus.ScoringClosed(
         job_id=job_id,
         round_id=round_id,
@@ -649,12 +641,11 @@ def cut_factors(
 ) -> DynArray[uint256, 128]:
     """
     @notice The part of its cut that each of some verifiers earns in a round, before the next one is
-            closed. In a scored round the square of its trust relative to the middle one of those
-            that revealed, by weight, and all from there on: draws differ, and half of the weight
-            loses nothing by it. All if the middle is zero, nothing for one that did not reveal.
-            In a round without consensus all for those that revealed and nothing for others, but
-            all for everybody when no scoring was opened and opening one is paused, and in a job
-            that isn't adopted.
+            closed. In a scored round the square of its trust relative to the best of those that
+            revealed, all if the best is zero; nothing for one that did not reveal. In a round
+            without consensus all for those that revealed and nothing for others, but all for
+            everybody when no scoring was opened and opening one is paused, and in a job that isn't
+            adopted.
     @param job_id The job.
     @param round_id The round.
     @param verifiers Their node ids.
@@ -665,7 +656,7 @@ def cut_factors(
     spared: bool = self._windows[job_id] == 0 or (
         scoring == 0 and pausing._is_paused(PAUSE_OPEN_SCORING)
     )
-    middle: uint256 = scoring >> _MIDDLE_TRUST & SCALE
+    best: uint256 = scoring >> _BEST_TRUST & SCALE
     factors: DynArray[uint256, 128] = []
     for verifier: uint256 in verifiers:
         factor: uint256 = 0
@@ -673,9 +664,9 @@ def cut_factors(
             factor = BPS
         elif self._records[key][verifier] != empty(bytes32):
             factor = BPS
-            if scoring >> _TOTAL != 0 and middle != 0:
-                trust: uint256 = min(middle, self._trust(job_id, verifier))
-                factor = BPS * trust * trust // (middle * middle)
+            if scoring >> _TOTAL != 0 and best != 0:
+                trust: uint256 = self._trust(job_id, verifier)
+                factor = BPS * trust * trust // (best * best)
         factors.append(factor)
     return factors
 
@@ -898,24 +889,6 @@ def _trust(job_id: uint256, verifier_id: uint256) -> uint256:
     """
     stored: uint256 = self._trusts[job_id][verifier_id]
     return stored - min(stored, 1)
-
-
-@internal
-@pure
-def _middle(ranks: DynArray[uint256, 32]) -> uint256:
-    """
-    @notice The lowest trust that more than half of the weight does not exceed; 0 of nobody. So
-            half of it in one hand does not set it.
-    """
-    weight: uint256 = 0
-    for rank: uint256 in ranks:
-        weight = unsafe_add(weight, rank & _WEIGHT_MASK)
-    lower: uint256 = 0
-    for rank: uint256 in ranks:
-        lower = unsafe_add(lower, rank & _WEIGHT_MASK)
-        if 2 * lower > weight:
-            return rank >> _VOICES
-    return 0
 
 
 @internal

@@ -12,7 +12,7 @@ stateful tests' model says the same a second time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from agents.protocol.numbers import BPS, MIN_VOICES
 
@@ -71,23 +71,10 @@ def next_trust(old: int | None, newest: int) -> int:
     return newest if old is None else (7 * old + 3 * newest) // 10
 
 
-def middle_trust(ranks: Iterable[tuple[int, int]]) -> int:
-    """Of pairs of trust and weight, the lowest trust that more than half of the weight does not
-    exceed: half of it in one hand does not set it."""
-    ordered = sorted(ranks)
-    whole, lower = sum(weight for _, weight in ordered), 0
-    for trust, weight in ordered:
-        lower += weight
-        if 2 * lower > whole:
-            return trust
-    return 0
-
-
-def cut_factor(trust: int, middle: int) -> int:
-    """The part of its cut, in 1/10,000, of a validator that revealed; all when the middle is zero.
+def cut_factor(trust: int, best: int) -> int:
+    """The part of its cut, in 1/10,000, of a validator that revealed; all when the best is zero.
 
     Squared: who gives less than the others to a part of the nodes moves the medians in proportion,
-    and loses twice the proportion of its cut. Against the middle and not the best trust: honest
-    validators draw differently, and only the lower half loses anything by it.
+    and loses twice the proportion of its cut.
     """
-    return BPS * min(trust, middle) ** 2 // middle**2 if middle else BPS
+    return BPS * trust * trust // (best * best) if best else BPS

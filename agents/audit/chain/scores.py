@@ -9,7 +9,7 @@ salts from transactions; the contract's answers are only compared.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from agents.audit.chain.opening import Opened
@@ -17,7 +17,7 @@ from agents.audit.chain.stakes import StakeBook
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, ScoreOpening, place
 from agents.protocol.formulas import score_commitment
-from agents.protocol.median import agreement, cut_factor, middle_trust, next_trust, stake_median
+from agents.protocol.median import agreement, cut_factor, next_trust, stake_median
 from agents.protocol.numbers import BPS, SCALE, ZERO_DIGEST, Phase, ScorePhase
 from agents.runtime.contracts import Event
 
@@ -62,7 +62,6 @@ class Scored:
     consensus: dict[int, int] = field(default_factory=dict)
     opened: bool = False
     trusts: dict[int, int] = field(default_factory=dict)
-    weights: Mapping[int, int] = field(default_factory=dict)
 
     def pays(self, round_id: int, named: Collection[int]) -> tuple[int, dict[int, int] | None]:
         """(the round whose consensus pays, the parts by node); (0, None): contributions do.
@@ -82,8 +81,7 @@ class Scored:
             return 0
         if not self.consensus:
             return BPS
-        ranks = ((trust, self.weights[who]) for who, trust in self.trusts.items())
-        return cut_factor(self.trusts[verifier], middle_trust(ranks))
+        return cut_factor(self.trusts[verifier], max(self.trusts.values()))
 
 
 class Scores:
@@ -148,8 +146,7 @@ class Scores:
             self._standing = consensus
             self._last_scored = part.round_id
         trusts = {verifier: self._trusts.get(verifier, 0) for verifier in vectors}
-        weights = opened.verifiers
-        return Scored(standing, stood, samples, vectors, consensus, bool(commits), trusts, weights)
+        return Scored(standing, stood, samples, vectors, consensus, bool(commits), trusts)
 
     def spared(self, round_id: int) -> bool:
         """Whether opening a scoring was paused when a round was finalized."""

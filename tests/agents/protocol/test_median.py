@@ -10,13 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.protocol.median import (
-    agreement,
-    cut_factor,
-    middle_trust,
-    next_trust,
-    stake_median,
-)
+from agents.protocol.median import agreement, cut_factor, next_trust, stake_median
 from agents.protocol.numbers import BPS, SCALE
 
 Scores = st.one_of(st.integers(0, 5), st.integers(0, SCALE))
@@ -215,13 +209,3 @@ def test_cut_factor__by_hand() -> None:
     assert cut_factor(3, 4) == 5_625
     assert cut_factor(0, 0) == BPS  # nobody is better than anybody
     assert cut_factor(0, 1) == 0
-    assert cut_factor(10_000, 5_000) == BPS  # above the middle nobody earns more
-
-
-def test_middle_trust__by_hand() -> None:
-    """The lowest that more than half of the weight does not exceed, whoever has the other half."""
-    assert middle_trust([]) == 0
-    assert middle_trust([(7, 1)]) == 7
-    assert middle_trust([(9, 1), (3, 1), (5, 1)]) == 5
-    assert middle_trust([(9, 1), (3, 1)]) == 9
-    assert middle_trust([(9, 10), (1, 3), (2, 3), (3, 3)]) == 9

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.protocol.median import agreement, cut_factor, middle_trust, next_trust, stake_median
+from agents.protocol.median import agreement, next_trust, stake_median
 from tests.stage.contracts.clock import mine, now
 from tests.stage.contracts.events import event
 from tests.stage.contracts.scores import (
@@ -183,52 +183,6 @@ def test_trust__persistent_outlier_falls_and_the_majority_stays(stage: ScoreStag
     first = (7 * BPS + 3 * share) // 10
     trusts = [BPS, first, (7 * first + 3 * share) // 10]
     assert factors == [trust * trust // BPS for trust in trusts]
-
-
-def test_cut_factors__draws_differ__only_who_is_below_the_middle_loses(stage: ScoreStage) -> None:
-    """Three honest vectors at different distances; against the best, two of three would lose."""
-    round_id = stage.job.to_aggregate()
-    rows = [[30_000, 20_000, 15_535], [29_000, 21_000, 15_535], [33_000, 17_000, 15_535]]
-    consensus = stage.score(round_id, rows)
-    trusts = [agreement(row, consensus) for row in rows]
-    assert sorted(trusts) == [trusts[2], trusts[1], trusts[0]] and len(set(trusts)) == 3
-    factors = stage.scores.cut_factors(1, round_id, [p.node_id for p in stage.verifiers])
-    assert factors == [BPS, BPS, BPS * trusts[2] ** 2 // trusts[1] ** 2]
-
-
-def test_cut_factors__the_middle_is_by_weight(system: System) -> None:
-    """One of four has twice the stake and the highest trust: the middle is the third, and not, as
-    by heads, the second."""
-    stage = make_scores(system, (VOICE, VOICE // 2, VOICE // 2, VOICE // 2))
-    round_id = stage.job.to_aggregate()
-    rows = [[2_000, 2_000, 2_500], [3_000, 2_000, 1_500], [2_500, 1_500, 2_500], [2_200, 0, 2_500]]
-    stage.score(round_id, rows)
-    ids = [p.node_id for p in stage.verifiers]
-    trusts = [stage.scores.trust_of(1, node) for node in ids]
-    middle = sorted(trusts)[2]
-    assert max(trusts) == trusts[0] and len(set(trusts)) == 4
-    assert middle_trust(zip(trusts, (2, 1, 1, 1), strict=True)) == middle
-    wanted = [cut_factor(trust, middle) for trust in trusts]
-    assert stage.scores.cut_factors(1, round_id, ids) == wanted
-    assert wanted.count(BPS) == 2
-
-
-def test_cut_factors__liar_with_half_of_what_is_revealed__does_not_set_the_middle(
-    stage: ScoreStage,
-) -> None:
-    """One of three is away, so the liar is half of the weight that reveals; its trust is not what
-    trust is measured by."""
-    liar, honest, _ = stage.verifiers
-    row, lie = [30_000, 20_000, 15_535], [0, 0, SCALE]
-    for rows in ([lie, row, row], [lie, row, None]):
-        round_id = stage.job.to_aggregate()
-        stage.score(round_id, rows)
-        low, high = (stage.scores.trust_of(1, p.node_id) for p in (liar, honest))
-        assert low < high
-        factors = stage.scores.cut_factors(1, round_id, [liar.node_id, honest.node_id])
-        assert factors == [cut_factor(low, high), BPS]
-        assert factors[0] < BPS
-        stage.finish(round_id)
 
 
 def test_trust__silence_after_a_commitment_is_no_agreement(stage: ScoreStage) -> None:

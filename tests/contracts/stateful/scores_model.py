@@ -50,7 +50,7 @@ class Scoring:
     rows: dict[int, Row] = field(default_factory=dict)
     closed: bool = False
     consensus: list[int] = field(default_factory=list)
-    middle: int = 0  # trust
+    best: int = 0  # trust
 
 
 @dataclass
@@ -240,13 +240,7 @@ class JobModel:
             self.last_scored = len(self.rounds)
             for verifier in s.commitments:
                 self._judge(verifier)
-        weight = sum(self.weights[v] for v in s.rows)
-        trusts = {v: self.trusts.get(v, 0) for v in s.rows}
-
-        def not_above(trust: int) -> int:
-            return sum(self.weights[v] for v, t in trusts.items() if t <= trust)
-
-        s.middle = min((t for t in trusts.values() if 2 * not_above(t) > weight), default=0)
+        s.best = max((self.trusts.get(v, 0) for v in s.rows), default=0)
 
     def _judge(self, verifier: int) -> None:
         s, agreement = self.last.scoring, 0
@@ -265,9 +259,9 @@ class JobModel:
             return BPS
         if verifier not in s.rows:
             return 0
-        if not sum(s.consensus) or not s.middle:
+        if not sum(s.consensus) or not s.best:
             return BPS
-        return min(BPS, BPS * self.trusts[verifier] ** 2 // s.middle**2)
+        return BPS * self.trusts[verifier] ** 2 // s.best**2
 
     def finalize(self) -> None:
         need(self.can_finalize(), "results: not finalizable")
