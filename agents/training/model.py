@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from agents.training.on_meta import shapes_only
 from agents.training.rng import bell, derive_key
 from agents.training.spec import ModelSpec
 
@@ -29,10 +30,17 @@ class Rotary(nn.Module):
 
     def __init__(self, head_dim: int, max_seq_len: int, theta: float) -> None:
         super().__init__()
+        angles = torch.empty(max_seq_len, head_dim // 2)
+        if angles.is_meta:  # there is nothing to compute: see agents/training/on_meta.py
+            self._keep(angles, angles.clone())
+            return
         steps = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
         angles = torch.outer(torch.arange(max_seq_len, dtype=torch.float64), theta**-steps)
-        self.register_buffer("cos", angles.cos().float(), persistent=False)
-        self.register_buffer("sin", angles.sin().float(), persistent=False)
+        self._keep(angles.cos().float(), angles.sin().float())
+
+    def _keep(self, cos: Tensor, sin: Tensor) -> None:
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Rotate [batch, heads, seq, head_dim] by the position of each row."""
@@ -217,7 +225,7 @@ def build_model(spec: ModelSpec, config: bytes | None = None, device: str = "cpu
     Raises:
         ValueError: the network would have more than ``MAX_PARAMETERS`` parameters.
     """
-    with torch.device("meta"):
+    with shapes_only():
         shape_only = MODEL_KINDS[spec.kind](spec, config)
     check_size(shape_only)
     if device == "meta":

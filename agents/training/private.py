@@ -35,6 +35,7 @@ from agents.training.data import DataSource
 from agents.training.flat import FlatModel
 from agents.training.local_data import LocalData
 from agents.training.model import Decoder, RMSNorm
+from agents.training.on_meta import shapes_only
 from agents.training.optimizers import chosen
 from agents.training.state import PayloadError, State, model_hash
 
@@ -99,7 +100,7 @@ class _Watched(nn.Module):
             self.head = decoder.head
             return
         weight = decoder.embedding.weight
-        with torch.device("meta"):
+        with shapes_only():
             self.head = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
         self.head.weight = weight
 

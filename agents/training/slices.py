@@ -29,6 +29,7 @@ from agents.training.model import (
     draw,
     init_tensor,
 )
+from agents.training.on_meta import shapes_only
 from agents.training.spec import MAX_STAGES, ModelSpec, PipelineSpec
 from agents.training.state import State
 
@@ -211,7 +212,7 @@ def build_stage(slices: Slices, index: int, device: str = "cpu") -> Stage:
     Raises:
         ValueError: the stage alone would have more than ``MAX_PARAMETERS`` parameters.
     """
-    with torch.device("meta"):
+    with shapes_only():
         check_size(Stage(slices, index))
     with torch.device(device):
         stage = Stage(slices, index).float().eval()
@@ -226,7 +227,7 @@ def stage_template(slices: Slices, index: int) -> dict[str, tuple[int, ...]]:
     Raises:
         ValueError: the stage alone would have more than ``MAX_PARAMETERS`` parameters.
     """
-    with torch.device("meta"):
+    with shapes_only():
         stage = Stage(slices, index)
     check_size(stage)
     return {name: tuple(p.shape) for name, p in sorted(stage.named_parameters())}
@@ -245,7 +246,7 @@ def init_stage(slices: Slices, index: int) -> State:
     table of tokens starts with those of the embedding. What a boundary adds is drawn by its name,
     with the standard deviation that the boundary states, or as the decoder's own matrices.
     """
-    with torch.device("meta"):
+    with shapes_only():
         stage = Stage(slices, index)
     check_size(stage)
     stds = {
@@ -267,7 +268,7 @@ def init_stage(slices: Slices, index: int) -> State:
 
 def training_bytes(slices: Slices, index: int) -> int:
     """Bytes a stage keeps between samples: weights, gradients, two moments, and a fixed table."""
-    with torch.device("meta"):
+    with shapes_only():
         stage = Stage(slices, index)
     fixed = 0 if stage.fixed is None else stage.fixed.numel()
     return 4 * (_TENSORS_A_WEIGHT * sum(p.numel() for p in stage.parameters()) + fixed)
