@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every test but the kill matrix. The networks of real processes wait for blocks most of the time:
-# they, and the lifecycle on anvil through ape after them, run beside what computes, which is what
-# is pure or on titanoboa.
+# Every test but the kill matrix. Networks of real processes wait for blocks most of the time, and
+# browsers for pages: they, and the lifecycle on anvil through ape, run one after the other beside
+# what computes, which is what is pure or on titanoboa.
 # Arguments go to pytest: scripts/test.sh -k slash
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -32,6 +32,7 @@ beside() {
     local failed=0
     some "${by_file[@]}" "$@" tests/e2e || failed=$?
     [[ $extra -gt 0 ]] || lifecycle || failed=$?
+    some "${by_file[@]}" "$@" tests/web || failed=$?
     return "$failed"
 }
 
@@ -46,7 +47,7 @@ trap 'kill -- "-$beside" 2>/dev/null || true; wait; rm -f "$said"' EXIT
 # are loaded too, so their histories are the same in every run.
 failed=0
 some "${parallel[@]}" --dist load "$@" $machines || failed=$?
-some "${by_file[@]}" --ignore tests/e2e --ignore $machines "$@" tests || failed=$?
+some "${by_file[@]}" --ignore tests/e2e --ignore tests/web --ignore $machines "$@" tests || failed=$?
 wait "$beside" || failed=$?
 cat "$said"
 exit "$failed"
