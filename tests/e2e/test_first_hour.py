@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 from agents.protocol.network import Network
+from agents.protocol.numbers import TaskStatus
+from agents.tasks.contract import Tasks
 from scripts._net.compiled import ROOT
 from scripts._net.ports import free_port
 from scripts._net.processes import Process, Supervisor
@@ -171,6 +173,14 @@ def test_a_task_is_run_by_the_networks_executors(joined: Joined) -> None:
     terminal.type(f"ape run faucet --network {joined.url}{_known(told)} {sponsor}")
     said = terminal.type(line.replace("my-owner", "tasks-sponsor"), answers="y\n")
     assert "agree and are paid" in said
+    (task,) = re.findall(r"`ape run task audit (\d+)`", said)
+    net = f"--network {joined.url} --account tasks-sponsor{_known(told)}"
+    audited = terminal.type(f"ape run task audit {net} {task} --share 1", answers="y\n")
+    assert f"Task {task} is appealed with a bond of" in audited
+    tasks = Tasks(joined.network)
+    until(lambda: tasks.task(int(task)).status is TaskStatus.CLOSED, "verifiers ran it again")
+    # The result was right: the bond is the verifiers'.
+    assert "Nothing is credited" in terminal.type(f"ape run claim {net}")
     economics = terminal.type(f"ape run economics --rpc {joined.url}{_known(told)}")
     assert "share" in economics
 
