@@ -77,6 +77,11 @@ class Boundary(Protocol):
         """Bytes of a token's code, without header and id; a gradient's are as many."""
         ...
 
+    @property
+    def bytes_per_message(self) -> int:
+        """Bytes of a message that are neither its header nor a token's."""
+        ...
+
     def pack(self, values: Tensor) -> bytes:
         """The message of a code or gradient, [batch, seq, width]; WireError if it can't be sent."""
         ...
@@ -108,7 +113,8 @@ def wire_ratio(
 
 def message_bytes(boundary: Boundary, d_model: int, tokens: int) -> int:
     """Bytes of the message of so many tokens, header included; token ids not."""
-    return HEADER_BYTES + ceil(boundary.bytes_per_token(d_model) * tokens)
+    body = ceil(boundary.bytes_per_token(d_model) * tokens)
+    return HEADER_BYTES + (boundary.bytes_per_message + body if body else 0)
 
 
 _registry = MechanismRegistry(__name__, "boundary")

@@ -28,7 +28,7 @@ class NoBoundary(OnWire):
     """The boundary `none`; see `agents.mechanisms.boundary.Boundary`.
 
     Attributes:
-        code: fp32, or bf16, int8 or int4, which round codes and gradients.
+        code: fp32, or bf16, fp8, int8 or int4, which round codes and gradients.
         block: channels per scale of int8 and int4; 0 is one scale a token.
     """
 

@@ -23,6 +23,11 @@ class OnWire(ABC):
     def wire(self) -> Wire:
         """The form of the numbers."""
 
+    @property
+    def bytes_per_message(self) -> int:
+        """Bytes of a message that are neither its header nor a token's."""
+        return self.wire.bytes_per_message
+
     def pack(self, values: Tensor) -> bytes:
         """The message of a code or of its gradient, [batch, seq, width]; WireError."""
         return self.wire.pack(values)
@@ -42,7 +47,7 @@ class Coded(OnWire):
 
     Attributes:
         width: channels of the code, 1 to 32,768 and at most the model's.
-        code: bf16, int8 or int4; gradients cross in the same form.
+        code: bf16, fp8, int8 or int4; gradients cross in the same form.
         block: channels per scale of int8 and int4; 0 is one scale a token.
     """
 
@@ -52,7 +57,7 @@ class Coded(OnWire):
 
     def __post_init__(self) -> None:
         check_int("width", self.width, 1, MAX_WIDTH)
-        check_choice("code", self.code, ("bf16", "int8", "int4"))
+        check_choice("code", self.code, ("bf16", "fp8", "int8", "int4"))
         check_int("block", self.block, 0, MAX_WIDTH)
 
     @property

@@ -2,12 +2,15 @@
 """How codes and their gradients become bytes, and what of a stranger's bytes is refused.
 
 A message is a header of 16 bytes and the body. The header: the letters MB, the version 1, the form
-(fp32 0, bf16 1, int8 2, int4 3), then batch, sequence and width as u32, little-endian. The bodies:
+(fp32 0, bf16 1, int8 2, int4 3, fp8 4), then batch, sequence and width as u32, little-endian. The
+bodies:
 
     fp32        4 bytes a number
     bf16        2 bytes a number, rounded to nearest, ties to even
     int8, int4  a BF16 scale for each block of each token, then 1 byte or 4 bits a number
                 (`integers`); of two numbers in a byte the first has the lower bits
+    fp8         a power of two for the whole message, as one signed byte, then 1 byte a number
+                (`small_floats`)
 
 The receiver knows the shape, so the header only finds mistakes early, and nothing is allocated
 by what it says.
@@ -31,6 +34,7 @@ from agents.mechanisms.boundary.parts.integers import (
     quantise,
     restore,
 )
+from agents.mechanisms.boundary.parts.small_floats import EXPONENTS, eighths, exponent_of, widened
 
 Shape = tuple[int, int, int]
 
@@ -41,7 +45,8 @@ MAX_MAGNITUDE = 2.0**40
 MAX_PACKED = 2 * MAX_MAGNITUDE
 MAX_VALUES = 2**28
 # In the order of their numbers in the header.
-BITS = {"fp32": 32, "bf16": 16, "int8": 8, "int4": 4}
+BITS = {"fp32": 32, "bf16": 16, "int8": 8, "int4": 4, "fp8": 8}
+WHOLE = ("int8", "int4")
 
 _HEADER = struct.Struct("<2sBB3I")
 HEADER_BYTES = _HEADER.size
@@ -64,19 +69,23 @@ class Wire:
     block: int = 0
 
     @property
-    def _whole(self) -> bool:
-        return BITS[self.form] <= 8
+    def bytes_per_message(self) -> int:
+        """Bytes of the body that no token adds to."""
+        return int(self.form == "fp8")
 
     def bytes_per_token(self, width: int) -> float:
         """Bytes of a token in the body."""
-        scales = 2 * blocks(width, self.block) if self._whole else 0
+        scales = 2 * blocks(width, self.block) if self.form in WHOLE else 0
         return scales + width * BITS[self.form] / 8
 
     def size(self, shape: Shape) -> int:
         """Exact bytes of the message of a tensor [batch, seq, width]."""
         batch, seq, width = shape
-        scales = 2 * batch * seq * blocks(width, self.block) if self._whole else 0
-        return HEADER_BYTES + scales + -(-prod(shape) * BITS[self.form] // 8)
+        if not prod(shape):
+            return HEADER_BYTES
+        scales = 2 * batch * seq * blocks(width, self.block) if self.form in WHOLE else 0
+        numbers = -(-prod(shape) * BITS[self.form] // 8)
+        return HEADER_BYTES + self.bytes_per_message + scales + numbers
 
     def rounded(self, values: Tensor) -> Tensor:
         """fp32 of the same shape and device: what the receiver of `pack(values)` gets."""
@@ -84,6 +93,9 @@ class Wire:
             return values.float()
         if self.form == "bf16":
             return values.to(torch.bfloat16).float()
+        if self.form == "fp8":
+            exponent = exponent_of(values)
+            return widened(eighths(values, exponent), exponent)
         whole, scales = quantise(values.float(), BITS[self.form], self.block)
         return restore(whole, scales, self.block)
 
@@ -102,6 +114,10 @@ class Wire:
             return head + values.cpu().contiguous().numpy().astype("<f4").tobytes()
         if self.form == "bf16":
             return head + _bf16_bytes(values.to(torch.bfloat16))
+        if self.form == "fp8":
+            exponent = exponent_of(values)
+            numbers = eighths(values, exponent).cpu().contiguous().view(torch.int8).numpy()
+            return head + exponent.to(torch.int8).cpu().numpy().tobytes() + numbers.tobytes()
         whole, scales = quantise(values, BITS[self.form], self.block)
         numbers = whole.cpu().contiguous().numpy().reshape(-1)
         body = numbers.tobytes() if self.form == "int8" else _nibbles(numbers)
@@ -128,6 +144,8 @@ class Wire:
             values = torch.from_numpy(np.frombuffer(body, "<f4").astype(np.float32))
         elif self.form == "bf16":
             values = _from_bf16(body)
+        elif self.form == "fp8":
+            values = _from_fp8(body)
         else:
             return self._whole_numbers(body, shape)
         _check_numbers(values, "The message")
@@ -173,6 +191,15 @@ def _bf16_bytes(values: Tensor) -> bytes:
 def _from_bf16(raw: memoryview) -> Tensor:
     bits = torch.from_numpy(np.frombuffer(raw, "<i2").astype(np.int16))
     return bits.view(torch.bfloat16).float()
+
+
+def _from_fp8(body: memoryview) -> Tensor:
+    exponent = torch.from_numpy(np.frombuffer(body[:1], np.int8).copy()).squeeze()
+    if not EXPONENTS[0] <= int(exponent) <= EXPONENTS[1]:
+        span = "{} to {}".format(*EXPONENTS)
+        raise WireError(f"The message's exponent {int(exponent)} is not one from {span}.")
+    numbers = torch.from_numpy(np.frombuffer(body[1:], np.int8).copy())
+    return widened(numbers.view(torch.float8_e4m3fn), exponent)
 
 
 def _nibbles(numbers: NDArray[np.int8]) -> bytes:

@@ -31,6 +31,7 @@ def test_the_receiver_gets_the_rounded_tensor_from_a_message_of_the_stated_size(
     data = wire.pack(values)
     assert len(data) == wire.size(shape)
     body = wire.bytes_per_token(width) * batch * seq
+    body += wire.bytes_per_message if width else 0
     assert 0 <= len(data) - HEADER_BYTES - body < 1
     assert torch.equal(wire.unpack(data, shape), wire.rounded(values))
 
@@ -44,6 +45,9 @@ def test_the_receiver_gets_the_rounded_tensor_from_a_message_of_the_stated_size(
         ("int8", 0, bytes.fromhex("c23c 2a eb 0b 00 7f")),
         # 1 / 7 and 3 / 7 are 0x3e12 and 0x3edb: 7, -4, 2 in the first block, 0, 7 in the second.
         ("int4", 3, bytes.fromhex("123e db3e c7 02 07")),
+        # 3 = 0.75 * 2^2, so the exponent is 2 - 9 = -7, and 128 times the numbers are 128, -64,
+        # 33.28, 0 and 384: 2^7, -2^6, 2^5 (the next is 36), 0 and 1.5 * 2^8. Exponents have 7 added.
+        ("fp8", 0, bytes.fromhex("f9 70 e8 60 00 7c")),
     ],
     ids=lambda value: "" if isinstance(value, bytes) else None,
 )
@@ -58,6 +62,21 @@ def test_a_whole_number_is_at_most_half_a_scale_away() -> None:
         error = (Wire(bits).rounded(values) - values).abs()
         assert bool((error <= scale * 0.5 * 1.01 + scale * levels / 256).all())
         assert float(error.max()) > 0
+
+
+def test_an_fp8_number_is_at_most_a_sixteenth_of_itself_away_and_its_largest_fits() -> None:
+    for largest in (384.0, 384.1, 2.0**-60, 0.75, 0.7500001, 2.0**40):
+        values = torch.randn(2, 3, 64, generator=torch.Generator().manual_seed(0))
+        values *= largest / values.abs().max()
+        error = (Wire("fp8").rounded(values) - values).abs()
+        smallest = largest / 192 * 2.0**-10  # half of the smallest step, where exponents end
+        assert bool((error <= values.abs() / 16 + smallest).all())
+        assert float(error.max()) > 0
+
+
+def test_a_tensor_of_zeros_or_of_numbers_too_small_crosses_in_fp8_as_zeros() -> None:
+    for values in (torch.zeros(1, 2, 3), torch.full((1, 2, 3), 2.0**-121)):
+        assert torch.equal(Wire("fp8").rounded(values), torch.zeros(1, 2, 3))
 
 
 def _changed(form: str, at: int, raw: str) -> bytes:
@@ -82,6 +101,11 @@ def _changed(form: str, at: int, raw: str) -> bytes:
         ("int8", _changed("int8", 0, "c1bc"), "negative scale"),
         ("int8", _changed("int8", 2, "80"), "that int8 leaves out"),
         ("int8", _changed("int8", 0, "0000"), "scale of 0"),
+        ("fp8", _changed("fp8", 1, "7f"), "NaN, infinity"),
+        ("fp8", _changed("fp8", 1, "ff"), "NaN, infinity"),
+        ("fp8", _changed("fp8", 0, "2867"), "above 1.09951e"),
+        ("fp8", _changed("fp8", 0, "29"), "exponent 41 is not one from -110 to 40"),
+        ("fp8", _changed("fp8", 0, "91"), "exponent -111 is not one from -110 to 40"),
         ("int4", _changed("int4", 2, "08"), "that int4 leaves out"),
         ("int4", _changed("int4", 4, "17"), "spare bits"),
     ],
