@@ -10,12 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from agents.mechanisms.boundary import Parts, Side, Table, register
 from agents.mechanisms.boundary.parts.coded import OnWire
+from agents.mechanisms.boundary.parts.context import MAX_CONTEXT, Context
 from agents.mechanisms.boundary.parts.sides import given
 from agents.mechanisms.boundary.parts.wire import Wire
+from agents.mechanisms.options import check_int
 
 
 class _Nothing(Side):
@@ -24,17 +26,31 @@ class _Nothing(Side):
 
 
 class _Afresh(Side):
+    def __init__(self, d_model: int, context: int) -> None:
+        super().__init__({"context.weight": 0.0} if context else {})
+        self.context = Context(d_model, context) if context else nn.Identity()
+
     def forward(self, code: Tensor, base: Tensor | None) -> Tensor:
-        return given(base)
+        rows: Tensor = self.context(given(base))
+        return rows
 
 
 @register("cut")
 @dataclass(frozen=True, kw_only=True)
 class Cut(OnWire):
-    """The boundary `cut`; see `agents.mechanisms.boundary.Boundary`. It has no options."""
+    """The boundary `cut`; see `agents.mechanisms.boundary.Boundary`.
+
+    Attributes:
+        context: tokens before a token that add to its row, as in `residual`, whose control it is.
+    """
+
+    context: int = 0
 
     table: ClassVar[Table] = "own"
     takes_halves: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_int("context", self.context, 0, MAX_CONTEXT)
 
     @property
     def wire(self) -> Wire:
@@ -53,5 +69,5 @@ class Cut(OnWire):
         return _Nothing()
 
     def receiver(self, parts: Parts) -> Side:
-        """No parameters: the stage's own table is the stream."""
-        return _Afresh()
+        """context * d_model parameters: the stage's own table is the stream."""
+        return _Afresh(parts.d_model, self.context)

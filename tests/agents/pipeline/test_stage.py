@@ -34,6 +34,8 @@ BOUNDARIES: list[tuple[str, dict[str, Any]]] = [
     ("cut", {}),
     ("bottleneck", {"width": 3}),
     ("residual", {"width": 5, "code": "int8"}),
+    ("residual", {"width": 5, "code": "fp8", "context": 2}),
+    ("cut", {"context": 2}),
     ("residual", {"width": 4, "anchor": False}),
     ("subspace", {"width": 5, "code": "int4"}),
 ]

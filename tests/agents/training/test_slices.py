@@ -82,13 +82,14 @@ def test_a_fixed_table_is_the_embeddings_first_bits_in_every_stage_and_in_no_sta
         assert "fixed" not in init_stage(cut, index)
 
 
-def test_an_anchored_decoder_draws_a_tenth_of_a_plain_one() -> None:
+def test_what_an_anchored_boundary_learns_starts_at_zero_and_a_plain_one_is_drawn() -> None:
     anchored, plain = (
-        init_stage(Slices(SPEC, (2, 2), boundaries.get("residual")(anchor=anchor)), 1)
-        for anchor in (True, False)
+        init_stage(Slices(SPEC, (2, 2), boundaries.get("residual")(**options)), 1)
+        for options in ({"context": 3}, {"anchor": False})
     )
-    name = "boundaries.0.receiver.decoder.weight"
-    torch.testing.assert_close(10 * anchored[name], plain[name])
+    for name in ("decoder.weight", "context.weight"):
+        assert not anchored[f"boundaries.0.receiver.{name}"].any()
+    assert plain["boundaries.0.receiver.decoder.weight"].all()
 
 
 @pytest.mark.parametrize("kind", ["residual", "subspace"])

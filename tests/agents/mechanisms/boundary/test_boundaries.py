@@ -67,9 +67,38 @@ def test_residual_adds_its_learned_maps() -> None:
     torch.testing.assert_close(receiver(code, None), wide)
 
 
-def test_an_anchored_decoder_starts_at_a_tenth() -> None:
-    anchored = sides("residual", width=4)[1].stds["decoder.weight"]
-    assert anchored == 0.1 * sides("residual", width=4, anchor=False)[1].stds["decoder.weight"]
+def test_anchored_maps_start_at_zero_and_others_do_not() -> None:
+    for side, learned in zip(sides("residual", width=WIDTH), ("encoder", "decoder"), strict=True):
+        assert side.stds == {f"{learned}.weight": 0.0}
+    for side in sides("residual", width=WIDTH, anchor=False):
+        assert all(std > 0 for std in side.stds.values())
+
+
+def test_with_context_earlier_tokens_rows_add_to_a_row_on_both_sides() -> None:
+    sender, receiver = sides("residual", width=WIDTH, context=2)
+    for parameter in (*sender.parameters(), *receiver.parameters()):
+        parameter.data.zero_()
+    weights = numbers(2, 1, D, seed=3)
+    x, base = numbers(1, 4, D), numbers(1, 4, D, seed=1)
+    by_hand = base.clone()
+    for at in range(4):
+        for back in range(1, min(at, 2) + 1):
+            by_hand[0, at] += weights[back - 1, 0] * base[0, at - back]
+    sender.context.weight.data = weights
+    torch.testing.assert_close(sender(x, base), (x - by_hand)[..., :WIDTH])
+    receiver.context.weight.data = weights
+    torch.testing.assert_close(receiver(torch.zeros(1, 4, WIDTH), base), by_hand)
+    alone = sides("cut", context=2)[1]
+    alone.context.weight.data = weights
+    torch.testing.assert_close(alone(x[..., :0], base), by_hand)
+
+
+def test_context_of_no_table_or_of_too_many_tokens_is_refused() -> None:
+    with pytest.raises(ValueError, match="context needs anchor: true"):
+        sides("residual", context=1, anchor=False)
+    for name in ("residual", "cut"):
+        with pytest.raises(ValueError, match="context must be"):
+            sides(name, context=65)
 
 
 def test_subspace_gives_back_the_table_and_the_first_channels_of_what_is_left() -> None:
