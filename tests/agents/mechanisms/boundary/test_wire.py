@@ -46,7 +46,7 @@ def test_the_receiver_gets_the_rounded_tensor_from_a_message_of_the_stated_size(
         # 1 / 7 and 3 / 7 are 0x3e12 and 0x3edb: 7, -4, 2 in the first block, 0, 7 in the second.
         ("int4", 3, bytes.fromhex("123e db3e c7 02 07")),
         # 3 = 0.75 * 2^2, so the exponent is 2 - 9 = -7, and 128 times the numbers are 128, -64,
-        # 33.28, 0 and 384: 2^7, -2^6, 2^5 (the next is 36), 0 and 1.5 * 2^8. Exponents have 7 added.
+        # 33.28, 0 and 384: 2^7, -2^6, 2^5 (next is 36), 0 and 1.5 * 2^8. Exponents have 7 added.
         ("fp8", 0, bytes.fromhex("f9 70 e8 60 00 7c")),
     ],
     ids=lambda value: "" if isinstance(value, bytes) else None,
