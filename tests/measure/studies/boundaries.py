@@ -30,7 +30,7 @@ from scripts._figures.text import BATCH, SEQ
 from tests.measure.rows import text_table
 from tests.measure.studies.boundary_record import CONTROLS, SETUP, VOCABULARY, Records, setup_of
 
-RECORDED = tuple(
+_BF16 = tuple(
     f"{kind}:width={2 * SETUP.d_model // ratio}"
     for kind, ratios in (
         ("residual", (32, 128)),
@@ -40,8 +40,13 @@ RECORDED = tuple(
     )
     for ratio in ratios
 )
-"""What is recorded where no boundary is named: each kind at 32x and 128x, codes alone, and the rest
-of the curve of `residual`."""
+_FP8 = tuple(
+    f"residual:width={4 * SETUP.d_model // ratio},code=fp8,context=3"
+    for ratio in (32, 128, 4, 8, 16, 64)
+)
+RECORDED = (*_BF16, *_FP8, "cut:context=3", f"residual:width={SETUP.d_model},context=3")
+"""What is recorded where no boundary is named: each kind at 32x and 128x, codes alone, the rest of
+the curve of `residual`, and the two controls of those with context."""
 
 
 def at_32x(d_model: int) -> list[str]:

@@ -30,7 +30,7 @@ SETUP = Setup(
     tokens=1_048_576, d_model=64, lr=3e-3, inner="muon", inner_options={"lr_ratio": 3}, batch=16
 )
 """What the recorded runs have in common: the rates are the best of `none`."""
-BOUNDARY_RATIO = {"residual": 0.01}
+BOUNDARY_RATIO = {"residual": 0.1}
 """By kind, `boundary_ratio` of its runs; the others' matrices step like all."""
 
 
@@ -101,9 +101,16 @@ class Records:
             return 4 * self.setup.d_model / build(boundary).bytes_per_token(self.setup.d_model)
         return wire_ratio(build(boundary), self.setup.d_model, VOCABULARY, self.setup.batch, SEQ)
 
-    def shares(self, boundary: str) -> dict[int, float]:
+    def controls(self, boundary: str) -> tuple[str, str]:
+        """All crosses, and nothing does: with the context of the boundary, if it has one."""
+        context = getattr(build(boundary), "context", 0)
+        if not context:
+            return CONTROLS
+        return f"residual:width={self.setup.d_model},context={context}", f"cut:context={context}"
+
+    def shares(self, boundary: str, controls: tuple[str, str] = CONTROLS) -> dict[int, float]:
         """By seed the part of what depth is worth that is kept, where both controls were run."""
-        none, cut = map(self.of, CONTROLS)
+        none, cut = map(self.of, controls)
         return {
             seed: (cut[seed]["loss"] - run["loss"]) / (cut[seed]["loss"] - none[seed]["loss"])
             for seed, run in self.of(boundary).items()
@@ -114,8 +121,8 @@ class Records:
         """Markdown: a line a boundary, the mean over its seeds and each seed beside it."""
         lines = [
             "| boundary | bytes/token | ratio: codes alone, all | seeds | nats a byte | each seed "
-            "| over `none` | share | each seed |",
-            "|---|---|---|---|---|---|---|---|---|",
+            "| over `none` | share | each seed | share with context in the controls |",
+            "|---|---|---|---|---|---|---|---|---|---|",
         ]
         none = self.of("none")
         for name in self.boundaries():
@@ -129,17 +136,24 @@ class Records:
                 f"| `{name}` | {width:g} | {codes}, {self.ratio(name, ids=True):.1f} "
                 f"| {len(losses)} | {statistics.mean(losses.values()):.4f} "
                 f"| {', '.join(f'{loss:.3f}' for loss in losses.values())} | {over:+.2%} "
-                f"| {self.share(name):.0%} | {', '.join(f'{one:.0%}' for one in shares.values())} |"
+                f"| {self.share(name):.0%} | {', '.join(f'{one:.0%}' for one in shares.values())} "
+                f"| {self._like_for_like(name)} |"
             )
         return "\n".join(lines)
 
-    def share(self, boundary: str) -> float:
+    def _like_for_like(self, boundary: str) -> str:
+        controls = self.controls(boundary)
+        if controls == CONTROLS or not self.shares(boundary, controls):
+            return ""
+        return f"{self.share(boundary, controls):.0%}"
+
+    def share(self, boundary: str, controls: tuple[str, str] = CONTROLS) -> float:
         """Of the mean losses over the seeds that both controls have too: a ratio of one seed's
         small differences is noisier."""
-        seeds = list(self.shares(boundary))
+        seeds = list(self.shares(boundary, controls))
         none, cut, own = (
             statistics.mean(self.of(name)[seed]["loss"] for seed in seeds)
-            for name in (*CONTROLS, boundary)
+            for name in (*controls, boundary)
         )
         return (cut - own) / (cut - none)
 
@@ -153,7 +167,7 @@ class Records:
         rows = [
             (name, self.ratio(name, ids=False), self.ratio(name, ids=True), seed, share)
             for name in self.boundaries()
-            if name not in CONTROLS
+            if build(name).bytes_per_token(self.setup.d_model) and name not in CONTROLS
             for seed, share in self.shares(name).items()
         ]
 
@@ -194,7 +208,6 @@ class Records:
 
 
 def _kind(boundary: str) -> str:
-    """A kind, and the form of its numbers where that is not bf16."""
+    """A kind, and its options but for the width."""
     name, _, options = boundary.partition(":")
-    forms = [one.partition("=")[2] for one in options.split(",") if one.startswith("code=")]
-    return " ".join((name, *forms))
+    return ", ".join((name, *(one for one in options.split(",") if not one.startswith("width="))))
