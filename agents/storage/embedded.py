@@ -141,7 +141,7 @@ class EmbeddedStore:
         return self.get(self.resolve(digest), max_bytes)
 
     def get_spans(self, digest: bytes, spans: Sequence[Span], max_bytes: int) -> Spans:
-        """Reads and verifies all of the file: it lies on a disk, without the blocks above leaves."""
+        """Reads and verifies all of the file: a disk holds it without the blocks above leaves."""
         return cut(self.get_digest(digest, max_bytes), spans)
 
     def leave(self, box: bytes, cid: str) -> None:
