@@ -43,6 +43,10 @@ class Pieces:
     reason: str = ""
 
 
+def _has_places(codec: object) -> bool:
+    return isinstance(codec, Dense)
+
+
 def fetch_pieces(
     reveal: Reveal,
     job: JobContext,
@@ -55,7 +59,7 @@ def fetch_pieces(
     codec, shapes = job.codec_at(plan.step), job.stage_shapes(stage)
     size = codec.wire_size(shapes)
     try:
-        if not isinstance(codec, Dense):
+        if not _has_places(codec):
             raw = store.get_digest(reveal.content, size)
             change = read_payload(raw, codec, shapes, plan.codec_seed(codec, reveal.node))
             return Pieces(flat(change), len(raw))
