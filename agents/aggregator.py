@@ -13,7 +13,7 @@ from __future__ import annotations
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZERO_DIGEST, Role
 from agents.protocol.view import View
-from agents.rounds.access import DataAccess
+from agents.rounds.data_access import DataAccess
 from agents.rounds.gathering import Gathering
 from agents.rounds.proposer import Proposer
 from agents.rounds.serving import Serving

@@ -40,8 +40,8 @@ from agents.protocol.numbers import ZERO_DIGEST, Phase, ScorePhase
 from agents.protocol.scores import Consensus
 from agents.protocol.structs import read
 from agents.protocol.view import View, observe
-from agents.rounds.access import DataAccess
 from agents.rounds.carried import Carried
+from agents.rounds.data_access import DataAccess
 from agents.rounds.mining import Mining
 from agents.rounds.plan import Plan
 from agents.rounds.privacy_budget import Budget

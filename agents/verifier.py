@@ -25,7 +25,7 @@ from agents.protocol.network import Network
 from agents.protocol.numbers import Phase, Role
 from agents.protocol.scores import Consensus
 from agents.protocol.view import View
-from agents.rounds.access import DataAccess
+from agents.rounds.data_access import DataAccess
 from agents.rounds.gathering import Gathering
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.outcome import Outcome

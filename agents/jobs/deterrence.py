@@ -2,7 +2,7 @@
 """What a training job's terms make of a cheat, strategy by strategy, and what checking costs.
 
 The counterpart of `agents.tasks.deterrence` for work that verifiers do again. Each node is drawn by
-the chance that its exposure asks for (`agents.protocol.exposure`), so a lie loses money at any
+the chance that its exposure asks for (`agents.protocol.draw_chance`), so a lie loses money at any
 number of nodes, any price of computing and any cost of a new identity, as long as a slash takes
 something. What the terms decide is how much of the work has to be done again for that.
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from agents.protocol.draw import CERTAIN
-from agents.protocol.exposure import MARGIN, Exposure, exposures, lasting_loss
+from agents.protocol.draw_chance import MARGIN, Exposure, exposures, lasting_loss
 from agents.protocol.numbers import BPS, ZOO
 from agents.protocol.slashing import Row
 

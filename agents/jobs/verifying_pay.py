@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which part of a job's pay its verifiers need, so that doing work again pays them.
 
-Each verifier does again what the draw asks for (`agents.protocol.exposure`), and has one part of
+Each verifier does again what the draw asks for (`agents.protocol.draw_chance`), and has one part of
 the verifiers' cut. While a job has retained little of the trainers' pay, more is drawn. So what
 counts is the mean of all rounds of a job: a verifier that stays is paid too little for the first
 ones and too much for the others.
@@ -23,7 +23,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from agents.jobs.deterrence import Checking
-from agents.protocol.exposure import exposures, lasting_loss
+from agents.protocol.draw_chance import exposures, lasting_loss
 from agents.protocol.numbers import BPS
 from agents.protocol.slashing import Row
 

@@ -310,12 +310,13 @@ def traffic(butterfly: Butterfly, miner: int, item: int = 4) -> Traffic:
     """What a miner has to move, at `item` bytes a number, from the real spans.
 
     It uploads W. It downloads its shards of the n - 1 others, since it has its own. It uploads its
-    merged shards. It downloads the merged shards that it did not make. With equal shards that is
+    merged shards. It downloads the round's update of its stage, which is one file. With equal
+    shards that is
 
-        W + (n - 1) 2W/n + 2W/n + (W - 2W/n) = 4W - 2W/n.
+        W + (n - 1) 2W/n + 2W/n + W = 4W.
 
-    The primer's 4W + 2W/n (`primer_traffic`) counts 2W/n twice more: a miner's own copy of its
-    shards, and the merged shards that it made itself.
+    The primer's 4W + 2W/n (`primer_traffic`) counts a miner's own copy of its shards, too. Leaves
+    of files are fetched whole, so at both ends of a shard some bytes of another one come with it.
     """
     own = sum(
         last - first for first, last in map(butterfly.spans.__getitem__, butterfly.owned(miner))
@@ -325,7 +326,7 @@ def traffic(butterfly: Butterfly, miner: int, item: int = 4) -> Traffic:
         upload=item * butterfly.length,
         download_shards=item * others * own,
         upload_shards=item * own,
-        download_merged=item * (butterfly.length - own),
+        download_merged=item * butterfly.length,
     )
 
 

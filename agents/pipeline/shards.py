@@ -3,9 +3,14 @@
 
 Rule: an owner states whose changes it merged and the digest of each of its shards, under a seed
 that was drawn after all payloads were revealed. Its word is judged for the merge that it states.
-If it saw another set of contributors than the round's result has, its shards are not delivered, and
-it is no liar. If the set is the result's and a digest is not what merging gives, it is. So who is
-slow, or sees less than others do, loses nothing.
+If a digest is not what merging those gives, it is a liar. If it left out a contributor of the
+result, its shards are not delivered, and it is no liar. So who is slow, or sees less than others
+do, loses nothing.
+
+An owner reads of a payload what lies in its shards, so it may merge one that is spoilt elsewhere,
+or of which a part can't be had. The result has no such payload. The owner could not know, so its
+shards count as delivered. Nobody has all that it merged, so its digests are not judged. Were they
+not counted, one wrong number in one payload would keep a whole stage from being merged.
 
 A pair's shard counts as delivered if one of its owners delivered it. Its value is the recomputed
 one in any case, since everybody who judges a result merges the payloads again.
@@ -146,6 +151,10 @@ class Statement:
             raise LetterError(str(error)[:200]) from None
 
 
+MergeAgain = Callable[[tuple[int, ...]], Tensor | None]
+"""The merge of these miners, fp32 [length]; None where nobody has the payload of one of them."""
+
+
 def flat(change: Mapping[str, Tensor]) -> Tensor:
     """The numbers of a stage's tensors in one fp32 vector, tensors in order of their names."""
     return torch.cat([change[name].detach().cpu().reshape(-1) for name in sorted(change)])
@@ -187,8 +196,9 @@ class Settlement:
         accepted: whether enough shards were delivered.
         lost: shards that nobody delivered, ascending.
         liars: by owner, the shards of which it stated a wrong digest.
-        elsewhere: owners whose statement is about other contributors, or has another number of
-            digests: they delivered nothing.
+        elsewhere: owners whose statement lacks a contributor, names somebody who is no miner of
+            the butterfly, or has another number of digests: they delivered nothing.
+        unjudged: owners that delivered and whose digests nobody can make again.
         matrix: see `butterfly.agreement`.
     """
 
@@ -197,6 +207,7 @@ class Settlement:
     lost: tuple[int, ...]
     liars: dict[int, tuple[int, ...]]
     elsewhere: tuple[int, ...]
+    unjudged: tuple[int, ...]
     matrix: list[list[bool | None]]
 
 
@@ -206,11 +217,13 @@ def settle(
     contributors: Collection[int],
     statements: Mapping[int, Statement],
     least_valid: Fraction,
+    again: MergeAgain,
 ) -> Settlement:
     """Judge the statements by the merge, done again from the payloads.
 
     Args:
         merged: fp32 [length], the merge of the contributors.
+        again: the merge of others than the contributors.
         statements: by owner, each signed by it and under the butterfly's seed.
         least_valid: below this share of delivered shards the merge is refused.
 
@@ -219,21 +232,28 @@ def settle(
     """
     wanted = tuple(sorted(contributors))
     said: dict[tuple[int, int], bytes] = {}
-    elsewhere = []
+    elsewhere, unjudged, delivered = list[int](), list[int](), set[int]()
+    true = {wanted: _digests(butterfly, merged)}
+    liars: dict[int, list[int]] = {}
     for owner, one in sorted(statements.items()):
         if owner not in butterfly.miners or one.owner != owner or one.seed != butterfly.seed:
             raise ValueError(f"The statement of {owner} is not of this merge.")
         owned = butterfly.owned(owner)
-        if one.contributors != wanted or len(one.digests) != len(owned):
+        named = set(one.contributors)
+        if not set(wanted) <= named <= set(butterfly.miners) or len(one.digests) != len(owned):
             elsewhere.append(owner)
             continue
+        delivered |= set(owned)
+        if one.contributors not in true:
+            true[one.contributors] = _digests(butterfly, again(one.contributors))
+        right = true[one.contributors]
+        if right is None:
+            unjudged.append(owner)
+            continue
         said |= {(owner, shard): d for shard, d in zip(owned, one.digests, strict=True)}
-    true = [butterfly.digest(s, merged[a:b]) for s, (a, b) in enumerate(butterfly.spans)]
-    liars: dict[int, list[int]] = {}
-    for (owner, shard), digest in sorted(said.items()):
-        if digest != true[shard]:
-            liars.setdefault(owner, []).append(shard)
-    delivered = {shard for _, shard in said}
+        wrong = [s for s, d in zip(owned, one.digests, strict=True) if d != right[s]]
+        if wrong:
+            liars[owner] = wrong
     lost = tuple(shard for shard in range(len(butterfly.pairs)) if shard not in delivered)
     accepted = len(delivered) >= least_valid * len(butterfly.pairs)
     update = merged.clone() if accepted else torch.zeros_like(merged)
@@ -246,5 +266,12 @@ def settle(
         lost=lost,
         liars={owner: tuple(shards) for owner, shards in sorted(liars.items())},
         elsewhere=tuple(elsewhere),
+        unjudged=tuple(unjudged),
         matrix=agreement(butterfly, said),
     )
+
+
+def _digests(butterfly: Butterfly, merged: Tensor | None) -> list[bytes] | None:
+    if merged is None:
+        return None
+    return [butterfly.digest(s, merged[a:b]) for s, (a, b) in enumerate(butterfly.spans)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from agents.jobs.job import JobContext
 from agents.pipeline.hand_over import Passage, Signed
-from agents.protocol.exposure import Exposure
+from agents.protocol.draw_chance import Exposure
 from agents.protocol.numbers import ZERO_DIGEST
 from agents.rounds.plan import Plan
 from agents.rounds.submissions import Submission

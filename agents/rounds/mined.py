@@ -110,11 +110,17 @@ def fetch_mined(
     return Mined(reveal, gradient, "", stage, log, received, proof)
 
 
-def fetch_log(reveal: Reveal, job: JobContext, store: ContentStore, epoch: Epoch) -> Mined:
-    """A miner's log alone, for who wants to know whose passes count and trains another stage.
+def fetch_log(
+    reveal: Reveal,
+    job: JobContext,
+    store: ContentStore,
+    epoch: Epoch,
+    start: bytes | None = None,
+) -> Mined:
+    """A miner's log alone, for an owner of shards, who wants to know whose passes count.
 
-    It reads neither payload nor entries, and knows no weights of that stage, so it takes the
-    state's hash as the log states it.
+    It reads neither payload nor entries. `start`: hash of the miner's stage at the epoch's start;
+    who trains another stage knows none, and takes the one that the log states.
     """
     stage = epoch.stage_of(reveal.node)
     if stage is None:
@@ -125,7 +131,8 @@ def fetch_log(reveal: Reveal, job: JobContext, store: ContentStore, epoch: Epoch
         proof = ProofOfComputation.from_bytes(told, most)
         events = max_events(epoch)
         raw = store.get(proof.trace, max_log_bytes(events))
-        origin = Origin(reveal.node, epoch.number, stage, MinerLog.state_in(raw))
+        state = MinerLog.state_in(raw) if start is None else start
+        origin = Origin(reveal.node, epoch.number, stage, state)
         log = MinerLog.from_bytes(raw, origin, events)
         if log.root() != reveal.trace_root:
             raise PayloadError("the log has not the root that was committed to")

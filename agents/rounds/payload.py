@@ -62,10 +62,11 @@ def check_payload(data: bytes, layout: Layout, limit: int) -> None:
     for name, part in parts.items():
         dtype = layout[name][0]
         if dtype in _LIMITS:
-            _check_numbers(name, dtype, part)
+            check_numbers(name, dtype, part)
 
 
-def _check_numbers(name: str, dtype: str, part: memoryview) -> None:
+def check_numbers(name: str, dtype: str, part: memoryview) -> None:
+    """PayloadError for a number that is not finite or too large. `dtype`: F32, BF16 or F16."""
     view, mask, refused = _LIMITS[dtype]
     bits = np.frombuffer(part, view)
     for start in range(0, bits.size, _CHUNK):

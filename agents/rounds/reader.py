@@ -23,7 +23,7 @@ from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import Signed
 from agents.pipeline.letters import domain, signed_by
 from agents.pipeline.shards import Statement
-from agents.protocol.exposure import Exposure, exposures, lasting_loss
+from agents.protocol.draw_chance import Exposure, exposures, lasting_loss
 from agents.protocol.network import Network
 from agents.protocol.numbers import Phase
 from agents.protocol.scores import Consensus

@@ -20,7 +20,7 @@ from torch import Tensor
 from agents.pipeline.butterfly import MAX_MINERS, Butterfly
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.letters import Domain, LetterError
-from agents.pipeline.shards import Statement, flat, settle, stage_seed, unflat
+from agents.pipeline.shards import MergeAgain, Statement, flat, settle, stage_seed, unflat
 from agents.rounds.report import ReportError
 from agents.storage.canonical import dumps, loads
 from agents.training.state import Shapes, State
@@ -97,8 +97,10 @@ def share(
     contributors: Collection[int],
     shapes: Shapes,
     least_valid: Fraction,
+    again: MergeAgain,
 ) -> Shared | None:
-    """Judge a stage's statements by its merge; None where it has no owners."""
+    """Judge a stage's statements by its merge; None where it has no owners. `again`: as of
+    `settle`."""
     values = flat(merged)
     butterfly = shares.butterfly(epoch, stage, len(values))
     if butterfly is None:
@@ -106,7 +108,7 @@ def share(
     said = {
         owner: shares.statements[owner] for owner in butterfly.miners & shares.statements.keys()
     }
-    found = settle(butterfly, values, contributors, said, least_valid)
+    found = settle(butterfly, values, contributors, said, least_valid, again)
     pairs = len(butterfly.pairs)
     refused = ""
     if not found.accepted:
@@ -121,6 +123,7 @@ def share(
         "statements": [said[owner].to_json() for owner in sorted(said)],
         "agreement": found.matrix,
         "elsewhere": list(found.elsewhere),
+        "unjudged": list(found.unjudged),
         "lost": list(found.lost),
         "liars": [[owner, list(shards)] for owner, shards in found.liars.items()],
         "accepted": found.accepted,

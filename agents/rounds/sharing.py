@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trainer's part in the butterfly of its stage: it merges the shards that it owns, and says so.
 
-Rule: once the audit seed is known, the node fetches the payloads of its own stage and the logs of
-all others, merges its shards, publishes them, and signs a statement, which lies at its post and in
-a box of the store. A node without a post leaves it at others', too. It waits for what is missing
-for a part of the window; what it then merged it says. Nobody loses anything by a statement that
-comes late or not at all.
+Rule: once the audit seed is known, the node fetches all logs, and of its own stage's payloads what
+lies in its shards (`agents.rounds.pieces`). It merges its shards, publishes them, and signs a
+statement, which lies at its post and in a box of the store. A node without a post leaves it at
+others', too. It waits for what is missing for a part of the window; what it then merged it says.
+Nobody loses anything by a statement that comes late or not at all.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from agents.pipeline.epoch import Epoch
 from agents.pipeline.letters import domain
 from agents.pipeline.post import Post
 from agents.pipeline.relays import relays
-from agents.pipeline.shards import Statement, flat, merge_shards
+from agents.pipeline.shards import Statement, merge_shards
 from agents.pipeline.statements import leave, leave_in_store
 from agents.protocol.network import Network
 from agents.protocol.numbers import Phase
 from agents.protocol.structs import Reveal
 from agents.protocol.view import View
-from agents.rounds.mined import Mined, fetch_log, fetch_mined
+from agents.rounds.mined import Mined, fetch_log
 from agents.rounds.models import Models
+from agents.rounds.pieces import Pieces, fetch_pieces
 from agents.rounds.plan import Plan, Plans
 from agents.rounds.quality import samples_that_count
 from agents.rounds.shares import Shares
@@ -74,6 +75,7 @@ class Sharing:
         self._where = domain(network.deployment.chain_id, network.rounds.address)
         self._done: tuple[int, int, bytes] | None = None
         self._read: dict[Reveal, Mined] = {}  # of the round below
+        self._pieces: dict[Reveal, Pieces] = {}
         self._read_in: tuple[int, int, bytes] | None = None
 
     def step(self, view: View, node: int) -> str | None:
@@ -97,12 +99,12 @@ class Sharing:
             self._done = place
             return None
         if self._read_in != place:
-            self._read, self._read_in = {}, place
-        mined = self._look(view, job, plan, stage, reveals)
+            self._read, self._pieces, self._read_in = {}, {}, place
+        mined = self._look(view, job, plan, butterfly, node, reveals)
         if any(one.unavailable for one in mined) and self._elapsed(view) < _PATIENCE:
             return None
         did = self._state(job, plan.epoch, node, butterfly, mined, view.round.opened_block)
-        self._done, self._read = place, {}
+        self._done, self._read, self._pieces = place, {}, {}
         return did
 
     def _look(
@@ -110,19 +112,30 @@ class Sharing:
         view: View,
         job: JobContext,
         plan: Plan,
-        stage: int,
+        butterfly: Butterfly,
+        owner: int,
         reveals: Mapping[int, Reveal],
     ) -> list[Mined]:
-        """Payloads of the own stage, and the logs of all."""
+        """The logs of all, and what the owner needs of its stage's payloads."""
         epoch = plan.epoch
         assert epoch is not None
+        stage = epoch.stage_of(owner)
+        assert stage is not None
         before = self._models.at(view.job_id, view.round.prev_model, stage)
         start = model_hash(stage_of(job, before, stage))
         found: dict[Reveal, Mined] = {}
         for node, reveal in sorted(reveals.items()):
             one = self._read.get(reveal)
             if one is None and epoch.stage_of(node) == stage:
-                one = fetch_mined(reveal, job, self._store, plan, start)
+                spans = [butterfly.spans[shard] for shard in butterfly.owned(owner)]
+                pieces = self._pieces.get(reveal)
+                if pieces is None or pieces.row is None:
+                    pieces = fetch_pieces(reveal, job, self._store, plan, stage, spans)
+                    self._pieces[reveal] = pieces
+                if pieces.row is None:  # nobody's passes count by a log without a payload
+                    one = Mined(reveal, None, pieces.reason, stage)
+                else:
+                    one = fetch_log(reveal, job, self._store, epoch, start)
             found[reveal] = one or fetch_log(reveal, job, self._store, epoch)
         # What is there need not be fetched again while others' is waited for.
         self._read = {reveal: one for reveal, one in found.items() if not one.unavailable}
@@ -142,8 +155,8 @@ class Sharing:
         there = [one for one in mined if one.log is not None]
         passes = {n: len(done) for n, done in samples_that_count(epoch, there).items()}
         contributors = contributors_of(job, epoch, stage, passes)
-        payloads = {one.reveal.node: one.gradient for one in there if one.gradient is not None}
-        rows = [flat(payloads[one]) for one in contributors if one in payloads]
+        pieces = {reveal.node: one for reveal, one in self._pieces.items()}
+        rows = [row for one in contributors if (row := pieces[one].row) is not None]
         if not rows or len(rows) != len(contributors):
             return None
         made = self._outgoing(node, merge_shards(butterfly, node, rows, job.merge))
@@ -173,6 +186,7 @@ class Sharing:
             of=len(butterfly.pairs),
             owned=len(made),
             contributors=len(contributors),
+            downloaded=sum(one.fetched for mate, one in pieces.items() if mate != node),
             uploaded=len(content),
         )
         return f"merged: {len(made)} shards of round {epoch.number}"

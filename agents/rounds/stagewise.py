@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import torch
+from torch import Tensor
 
 from agents.jobs.job import JobContext
 from agents.mechanisms.merge import MergeRefused
 from agents.pipeline.credit import PPM
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.quorum import Quorum
+from agents.pipeline.shards import flat
 from agents.rounds.mined import Mined
 from agents.rounds.quality import judged, samples_that_count
 from agents.rounds.shares import Shared, Shares, share
@@ -103,7 +105,8 @@ def merge_stages(
                     left_out[miner.reveal.node] = f"not merged: {error}"[:300]
                     refused.add(miner.reveal.node)
             else:
-                update = _delivered(job, epoch, stage, update, chosen, shares, shared, left_out)
+                place = job, epoch, stage, update, chosen, here
+                update = _delivered(*place, shares, shared, left_out)
         merged |= update
     harm = judged(job, epoch, miners, samples)
     factors = {node: harm[node].factor_ppm if node in harm else PPM for node in passes}
@@ -116,17 +119,25 @@ def _delivered(
     stage: int,
     update: State,
     chosen: Sequence[Mined],
+    here: Sequence[Mined],
     shares: Shares | None,
     shared: list[Shared],
     left_out: dict[int, str],
 ) -> State:
-    """What the stage's owners delivered of its merge; all of it where it has none."""
+    """What the stage's owners delivered of its merge; all of it where it has none. `here`: all
+    miners of the stage whose artefacts are good."""
     assert job.spec.pipeline is not None
     if shares is None:
         return update
     nodes = [miner.reveal.node for miner in chosen]
     least = Fraction(str(job.spec.pipeline.least_valid))
-    found = share(shares, epoch, stage, update, nodes, job.stage_shapes(stage), least)
+    good = {miner.reveal.node: miner.gradient for miner in here}
+
+    def again(others: tuple[int, ...]) -> Tensor | None:
+        rows = [row for one in others if (row := good.get(one)) is not None]
+        return flat(job.merge(rows)) if len(rows) == len(others) else None
+
+    found = share(shares, epoch, stage, update, nodes, job.stage_shapes(stage), least, again)
     if found is None:
         return update
     shared.append(found)

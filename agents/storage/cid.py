@@ -290,20 +290,43 @@ def root_file_size(block: bytes, profile: Profile = PROFILE) -> int | None:
     Both stores use this one rule, so a digest on chain means the same content everywhere.
     """
     try:
-        children, size = _parse_root(block)
+        size = _parse_root(block)[1]
     except ValueError:
         return None
+    return None if children_of(block, size, depth_of(size, profile), profile) is None else size
+
+
+def depth_of(size: int, profile: Profile = PROFILE) -> int:
+    """Levels of inner nodes above the leaves of a file of `size` bytes; 0 where it is one leaf."""
     depth = 0
     while profile.chunk_size * profile.max_links**depth < size:
         depth += 1
-    if depth == 0 or size >= 1 << 63:
+    return depth
+
+
+def children_of(
+    block: bytes, size: int, depth: int, profile: Profile = PROFILE
+) -> list[tuple[Cid, int]] | None:
+    """CID and content bytes of each child of an inner node, None unless its block is canonical.
+
+    Canonical: byte for byte what the importer makes of these children for `size` content bytes at
+    `depth` levels above the leaves. So no block can lie about sizes, or have more levels than its
+    size needs.
+    """
+    try:
+        children, said = _parse_root(block)
+    except ValueError:
+        return None
+    if said != size or depth == 0 or size >= 1 << 63:
         return None
     shapes = _child_shapes(size, depth, profile)
     codec = RAW if depth == 1 else DAG_PB
     if len(shapes) != len(children) or any(cid[1] != codec for cid in children):
         return None
     expected = _inner_block([(cid, *shape) for cid, shape in zip(children, shapes, strict=True)])
-    return size if expected == block else None
+    if expected != block:
+        return None
+    return [(Cid(codec, cid[4:]), below) for cid, (below, _) in zip(children, shapes, strict=True)]
 
 
 def _parse_root(block: bytes) -> tuple[list[bytes], int]:

@@ -7,12 +7,14 @@ A caller asks for content by its CID, never by a place. Every read is verified.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from agents.storage.cid import Buffer
 from agents.storage.errors import StoreError
+from agents.storage.spans import Span, Spans
 
 _MULTIADDR = re.compile(r"^/(ip4|ip6|dns|dns4|dns6)/")
 _FORMS = (
@@ -66,6 +68,11 @@ class ContentStore(Protocol):
 
     def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
         """The verified content that a digest from the chain names. Raises as `get`."""
+
+    def get_spans(self, digest: bytes, spans: Sequence[Span], max_bytes: int) -> Spans:
+        """Parts of the content that a digest from the chain names, each byte verified. `max_bytes`:
+        of the whole content. Raises as `get`. A daemon fetches only the blocks that are needed, so
+        the rest may not exist; a folder reads all of it."""
 
     def leave(self, box: bytes, cid: str) -> None:
         """Let a CID lie in a box; nothing happens if it does. Its content must be in the store.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -42,6 +42,7 @@ from agents.storage.errors import (
     StoreUnavailable,
     TooLarge,
 )
+from agents.storage.spans import Span, Spans, cut
 
 _SUFFIX: Final = {RAW: "raw", DAG_PB: "dag"}
 _STALE_S: Final = 3600.0  # no writer pauses this long between two writes
@@ -138,6 +139,10 @@ class EmbeddedStore:
     def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
         """The verified content that a digest from the chain names."""
         return self.get(self.resolve(digest), max_bytes)
+
+    def get_spans(self, digest: bytes, spans: Sequence[Span], max_bytes: int) -> Spans:
+        """Reads and verifies all of the file: a disk holds it without the blocks above leaves."""
+        return cut(self.get_digest(digest, max_bytes), spans)
 
     def leave(self, box: bytes, cid: str) -> None:
         """An empty file; its loss with a crash costs a message, so nothing is synced."""

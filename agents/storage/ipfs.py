@@ -45,6 +45,7 @@ from agents.storage.errors import (
 from agents.storage.ipfs_errors import FAILURES, MALFORMED, Unreadable, translate
 from agents.storage.ipfs_transport import Stream, Transport
 from agents.storage.patience import Patience
+from agents.storage.spans import Span, Spans, read_spans
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -197,6 +198,16 @@ class IpfsStore:
         if size is not None and size > max_bytes:
             raise TooLarge(f"{cid} has {size} bytes in {self.location}; limit {max_bytes}")
         return self.get(cid, max_bytes) if parse_cid(cid).codec == DAG_PB else block
+
+    def get_spans(self, digest: bytes, spans: Sequence[Span], max_bytes: int) -> Spans:
+        """Fetches the root, and the blocks that the spans need, one after the other."""
+        patience = self._patience()
+
+        def fetch(one: bytes) -> bytes:
+            cid = cid_from_digest(one, RAW)
+            return self._call(f"read block {cid}", lambda: self._block(cid, patience), patience)
+
+        return read_spans(digest, spans, max_bytes, fetch)
 
     def leave(self, box: bytes, cid: str) -> None:
         """A link to the content in a folder of the daemon's own file system (MFS)."""

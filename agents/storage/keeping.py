@@ -7,13 +7,14 @@ where it stopped. Every byte is checked against its CID, whatever the other stor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agents.storage.cid import Buffer
 from agents.storage.content_store import ContentStore
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import CorruptContent, NotFound
+from agents.storage.spans import Span, Spans
 
 Fetched = Callable[[str, int], None]
 """Hears the CID and the bytes of what came from the other store."""
@@ -71,6 +72,13 @@ class KeepingStore:
     def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
         """The verified content that a digest from the chain names."""
         return self.get(self.resolve(digest), max_bytes)
+
+    def get_spans(self, digest: bytes, spans: Sequence[Span], max_bytes: int) -> Spans:
+        """Parts of the content that a digest names. What is no copy becomes none by them."""
+        try:
+            return self._copies.get_spans(digest, spans, max_bytes)
+        except (NotFound, CorruptContent):
+            return self._source.get_spans(digest, spans, max_bytes)
 
     def leave(self, box: bytes, cid: str) -> None:
         """In a box of the other store."""

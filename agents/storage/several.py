@@ -25,6 +25,7 @@ from agents.storage.errors import (
     StoreUnavailable,
     TooLarge,
 )
+from agents.storage.spans import Span, Spans
 
 T = TypeVar("T")
 
@@ -101,6 +102,10 @@ class SeveralStores:
     def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
         """The verified content that a digest names, from the first store that has it."""
         return self._first(lambda store: store.get_digest(digest, max_bytes))
+
+    def get_spans(self, digest: bytes, spans: Sequence[Span], max_bytes: int) -> Spans:
+        """Parts of the content that a digest names, from the first store that has them."""
+        return self._first(lambda store: store.get_spans(digest, spans, max_bytes))
 
     def leave(self, box: bytes, cid: str) -> None:
         """In each store that has the content: a reader may list other ones of them first."""

@@ -2,9 +2,9 @@
 """Spot checks of a round: who is looked at, and what is found.
 
 Rule: a malformed payload is a finding by itself. Of the others, those are re-executed that the
-audit seed draws, each by what it stands to win and to lose (`agents.protocol.exposure`), that the
-chain flags as duplicates, that public screening flags, or whose proof of computation doesn't add
-up. Only re-execution, or the malformed bytes themselves, is a finding.
+audit seed draws, each by what it stands to win and to lose (`agents.protocol.draw_chance`), those
+that the chain flags as duplicates or public screening flags, and those whose proof of computation
+doesn't add up. Only re-execution, or the malformed bytes themselves, is a finding.
 Every other sign only says whose work to re-execute.
 
 Where nodes train as they like there is nothing to reproduce and nothing to draw: a proof of

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from agents.protocol.draw import CERTAIN
-from agents.protocol.exposure import exposures, lasting_loss
+from agents.protocol.draw_chance import exposures, lasting_loss
 from scripts._attacks.market import Market, Player
 
 

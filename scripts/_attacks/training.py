@@ -6,7 +6,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import comb
 
-from agents.protocol.exposure import FINDINGS
+from agents.protocol.draw_chance import FINDINGS
 from agents.protocol.numbers import ZOO, Phase, Role, Violation
 from scripts._attacks.attack import Attack, Deed, Outcome, gains, outcome
 from scripts._attacks.deeds import without_evil

@@ -39,7 +39,7 @@ from scripts._demo.over_ipfs import AUDITOR, SPONSOR, check_stores
 from scripts._demo.replayable import commands, keep
 from scripts._demo.run_folder import check_gas, stage
 from scripts._demo.scenario import Scenario, documents_of
-from scripts._demo.secret import KeyDesk, Sight
+from scripts._demo.secret import DemoKeyServer, Sight
 from scripts._net.compiled import ROOT
 from scripts._net.ipfs_nodes import Ipfs
 from scripts._net.localnet import LocalnetSettings, build_localnet, relative
@@ -122,7 +122,7 @@ class Demo:
         self.audited: Audit  # once `audit` has run
         # The sponsor's secret, where the data is encrypted, and who gives keys out.
         self.key = None if options.scenario.shard_bytes is None else new_key()
-        self.desk: KeyDesk | None = None
+        self.key_server: DemoKeyServer | None = None
 
     def run(self) -> int:
         """Start everything, watch it to the end, judge it."""
@@ -169,7 +169,7 @@ class Demo:
         self.models = Models(self.network, self.store, lambda _: self.key)
         if self.key is not None:
             place = self.network, self.store, self.job_id, self.key
-            self.desk = KeyDesk(self.net, *place)
+            self.key_server = DemoKeyServer(self.net, *place)
         self.history = History(self.network, self.store, self.job_id, self.names())
         self.killing = Killing(self.net, self.supervisor, self.options.scenario.killed)
         self.watch()
@@ -273,8 +273,8 @@ class Demo:
                     shown = len(self.history.happenings)
                 for sentence in self.killing.look(self.job_id):
                     self.say(sentence)
-                if self.desk is not None:
-                    self.desk.look()
+                if self.key_server is not None:
+                    self.key_server.look()
                 self.check_processes()
                 if self.history.job_ended and not self.slashes_pending():
                     return

@@ -32,7 +32,7 @@ class Sight:
     run: Path
 
 
-class KeyDesk:
+class DemoKeyServer:
     """Gives out the keys of a demo's job at each look."""
 
     def __init__(

@@ -7,12 +7,13 @@ client forgets shows as a different CID. It can fail on command, which the tests
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import deque
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-from agents.storage.cid import CidBuilder, Profile, digest_of, format_cid
+from agents.storage.cid import Buffer, CidBuilder, Node, Profile, digest_of, format_cid
 
 
 class KuboServer(ThreadingHTTPServer):
@@ -41,12 +42,12 @@ class KuboServer(ThreadingHTTPServer):
             raw_leaves=options.get("raw-leaves", "false").lower() == "true",
             cid_version=int(options.get("cid-version", "0")),
         )
-        builder = CidBuilder(profile)
+        builder = _Blocks(profile)
         builder.update(content)
         root = builder.root()
         cid = format_cid(root.cid)
         self.files[cid] = content
-        self.blocks[root.cid[-32:].hex()] = content if root.block is None else root.block
+        self.blocks |= builder.blocks
         if options.get("pin", "true").lower() == "true":
             self.pins.add(cid)
         return cid
@@ -54,6 +55,24 @@ class KuboServer(ThreadingHTTPServer):
     def plant(self, cid: str, content: bytes) -> None:
         """Serve `content` under a CID that need not be its own."""
         self.files[cid] = content
+
+
+class _Blocks(CidBuilder):
+    """A builder that keeps every block of the file, by its digest in hex."""
+
+    def __init__(self, profile: Profile) -> None:
+        super().__init__(profile)
+        self.blocks: dict[str, bytes] = {}
+
+    def _leaf(self, data: Buffer) -> Node:
+        leaf = super()._leaf(data)
+        if leaf.block is None:
+            self.blocks[leaf.cid[-32:].hex()] = bytes(data)
+        return leaf
+
+    def _node(self, block: bytes, file_size: int, below: int) -> Node:
+        self.blocks[hashlib.sha256(block).hexdigest()] = block
+        return super()._node(block, file_size, below)
 
 
 class KuboHandler(BaseHTTPRequestHandler):

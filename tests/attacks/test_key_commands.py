@@ -13,7 +13,7 @@ import pytest
 
 from agents.jobs.publish import publish_job
 from agents.protocol.network import Network
-from agents.rounds.access import DataAccess
+from agents.rounds.data_access import DataAccess
 from agents.runtime.wallet import read_keystore
 from agents.storage.embedded import EmbeddedStore
 from tests.stage.chain.agents import PASSPHRASE, RunningAgents

@@ -28,7 +28,7 @@ from agents.mechanisms import score as scores
 from agents.mechanisms.score import Evidence, Score
 from agents.mechanisms.score.shares import PPM
 from agents.protocol.draw import CERTAIN, draw, lots
-from agents.protocol.exposure import Exposure, exposures, lasting_loss
+from agents.protocol.draw_chance import Exposure, exposures, lasting_loss
 from agents.protocol.numbers import ZOO
 from agents.protocol.slashing import DEFAULTS
 from agents.training.spec import ModelSpec

@@ -20,7 +20,7 @@ from agents.jobs.job import DataLocked, JobContext
 from agents.jobs.publish import Published, publish_job
 from agents.protocol.network import Network
 from agents.protocol.view import View, observe
-from agents.rounds.access import DataAccess
+from agents.rounds.data_access import DataAccess
 from agents.rounds.plan import Plan, Plans
 from agents.rounds.shards import NeededShards
 from agents.storage.cid import digest_of

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model in two stages that five nodes train: miners die at work, one for good, and two cheat.
 
-The fourth takes no connections, and collects its letters at the posts of the others. Stages are
-merged by a butterfly, with momentum, and every second round is a full synchronisation.
+The first keeps no activations and does its blocks again (`recompute`). The fourth takes no
+connections, and collects its letters at the posts of the others. Stages are merged by a butterfly,
+with momentum, and every second round is a full synchronisation.
 
 One network, in this order: two miners are killed at the worst moments and go on; one is killed and
 stays away; one that never worked and one that misstated its shards are found and slashed. A
@@ -57,7 +58,7 @@ SETTINGS = LocalnetSettings(
     verifiers=2,
     aggregators=1,
     agent={**AGENTS, "trainer": TIMES},
-    trainer={"trainer-4": {"post_listen": False}},
+    trainer={"trainer-1": {"recompute": True}, "trainer-4": {"post_listen": False}},
 )
 MINERS = tuple(f"trainer-{number}" for number in range(1, 6))
 MINER_POINTS = (

@@ -17,6 +17,7 @@ from agents.audit.sources.findings import Part
 from agents.storage.cid import Buffer, cid_of_bytes, digest_of, parse_cid, root_file_size
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import CorruptContent, NotFound, StoreError, StoreUnavailable, TooLarge
+from agents.storage.spans import Span, Spans
 
 T = TypeVar("T")
 
@@ -105,6 +106,10 @@ class Artefacts:
 
     def pin(self, cid: str) -> None:
         """Refused."""
+        self._refuse()
+
+    def get_spans(self, digest: bytes, spans: Sequence[Span], max_bytes: int) -> Spans:
+        """Refused: an auditor reads whole files."""
         self._refuse()
 
     def leave(self, box: bytes, cid: str) -> None:

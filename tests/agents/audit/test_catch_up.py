@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from agents.rounds.access import DataAccess
+from agents.rounds.data_access import DataAccess
 from agents.rounds.models import CaughtUp, Models
 from agents.runtime.logs import open_log
 from agents.runtime.metrics import Metrics

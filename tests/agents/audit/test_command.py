@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ape run audit`, as the program that it is: its exit status, its words and its JSON."""
+"""`ape run audit` in processes of its own: its exit status, its words and its JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_exit_status__is_0_only_if_everything_holds(finished: FinishedJob, tmp_p
     assert good.returncode == 0, good.stderr
     assert "✓ Everything holds" in good.stdout
     out = tmp_path / "audit.json"
-    bad = finished.command("--job", str(UNPUNISHED), "--deep", "--json", str(out))
+    bad = finished.forked("--job", str(UNPUNISHED), "--deep", "--json", str(out))
     assert bad.returncode == 1, bad.stderr
     cat = f"node {finished.node('cat')}"
     assert f"✗ training: round 1, {cat}: " in bad.stdout
@@ -24,7 +24,7 @@ def test_exit_status__is_0_only_if_everything_holds(finished: FinishedJob, tmp_p
 
 
 def test_refusals_are_sentences(finished: FinishedJob) -> None:
-    refused = finished.command("--job", "99")
+    refused = finished.forked("--job", "99")
     assert refused.returncode == 1
     assert "There is no job 99" in refused.stderr
     assert "Traceback" not in refused.stderr

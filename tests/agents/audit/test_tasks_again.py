@@ -17,7 +17,7 @@ RIGHT = {"agreed", "outvoted", "framed", "frivolous", "objected", "unanswered", 
 
 def audited(tasked: FinishedTasks, out: Path, status: int) -> dict[str, Any]:
     """What the command says of the job as a whole."""
-    ended = tasked.command("--job", str(JOB), "--deep", "--json", str(out))
+    ended = tasked.forked("--job", str(JOB), "--deep", "--json", str(out))
     assert ended.returncode == status, ended.stdout + ended.stderr
     told = json.loads(out.read_text())
     return next(part for part in told["parts"] if part["round"] == 0)

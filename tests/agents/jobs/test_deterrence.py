@@ -15,7 +15,7 @@ import pytest
 
 from agents.jobs.deterrence import Checking, always, checking, honest, leave, mixed, stake_needed
 from agents.protocol.draw import CERTAIN
-from agents.protocol.exposure import Exposure, lasting_loss
+from agents.protocol.draw_chance import Exposure, lasting_loss
 from agents.protocol.numbers import ZOO
 from agents.protocol.slashing import DEFAULTS
 from tests.measure.studies.lies import (

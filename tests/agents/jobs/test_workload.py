@@ -11,7 +11,7 @@ import pytest
 from agents.jobs.deterrence import Checking, checking
 from agents.jobs.job import JobContext
 from agents.jobs.workload import evaluating, measuring, training, verifying
-from agents.protocol.exposure import Exposure
+from agents.protocol.draw_chance import Exposure
 from agents.protocol.numbers import ZOO
 from agents.protocol.slashing import DEFAULTS
 from agents.training.spec import JobSpec

@@ -26,6 +26,7 @@ from scripts._net.processes import Supervisor
 from tests.stage.chain.finished_job import JOB, ROUNDS, SPEC, FinishedJob, make_job
 from tests.stage.chain.finished_scored_job import FinishedScoredJob
 from tests.stage.chain.lying_sources import LyingStore, lying_network
+from tests.stage.forked import forked
 from tests.stage.memory.tiny_specs import tiny_model
 
 
@@ -46,7 +47,7 @@ class Counting:
         return self._store.resolve(digest)
 
 
-def command(finished: FinishedJob, *words: str) -> subprocess.CompletedProcess[str]:
+def command(*words: str) -> subprocess.CompletedProcess[str]:
     """`ape run model ...`, as the program that it is."""
     return subprocess.run(
         [sys.executable, "-c", "from scripts.model import cli; cli()", *words],
@@ -250,25 +251,25 @@ def test_the_commands_one_after_the_other(finished: FinishedJob, tmp_path: Path)
     """Pull, generate, evaluate, export, as typed; each says what comes next."""
     model, text = tmp_path / "model", tmp_path / "text.txt"
     text.write_text("line 3 of the audited corpus\n" * 20)
-    done = command(finished, *asked(finished, "--out", str(model)))
+    done = command(*asked(finished, "--out", str(model)))
     assert done.returncode == 0, done.stderr
     entry = finished.network.ledger_entry(JOB, ROUNDS - 1)
     assert f"0x{entry.new_model.hex()} is the one that the ledger records" in done.stdout
     assert "Next: `ape run model generate" in done.stdout
     assert "rebuilding the model" in done.stderr
-    wrote = command(finished, "generate", str(model), "line", "--tokens", "12")
-    again = command(finished, "generate", str(model), "line", "--tokens", "12")
+    wrote = command("generate", str(model), "line", "--tokens", "12")
+    again = forked("model", "generate", str(model), "line", "--tokens", "12")
     assert wrote.returncode == 0 and wrote.stdout.startswith("line"), wrote.stderr
     assert wrote.stdout == again.stdout
-    judged = command(finished, "evaluate", str(model), "--data", str(text))
+    judged = forked("model", "evaluate", str(model), "--data", str(text))
     assert judged.returncode == 0 and "nats a token over 580 tokens" in judged.stdout, judged
-    exported = command(finished, "export", str(model))
+    exported = forked("model", "export", str(model))
     assert exported.returncode == 0, exported.stderr
     assert (
         cid_from_digest(finished.network.job(JOB).terms.spec)
         in (tmp_path / "model-hf" / "README.md").read_text()
     )
-    taken = command(finished, "export", str(model))
+    taken = forked("model", "export", str(model))
     assert taken.returncode == 1 and "exists already" in taken.stderr
     assert "Traceback" not in taken.stderr
 

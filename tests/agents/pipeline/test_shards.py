@@ -50,12 +50,17 @@ def says(butterfly: Butterfly, owner: int, off: Sequence[int] = (), **changes: A
     return replace(said, **changes)
 
 
+def nobody(others: Sequence[int]) -> Tensor | None:
+    """Whose payloads nobody has."""
+    return None
+
+
 def everybody(butterfly: Butterfly, without: Sequence[int] = ()) -> dict[int, Statement]:
     return {owner: says(butterfly, owner) for owner in MINERS if owner not in without}
 
 
 def test_all_owners_give_the_merge_to_the_bit(butterfly: Butterfly) -> None:
-    found = settle(butterfly, MERGED, MINERS, everybody(butterfly), NINE)
+    found = settle(butterfly, MERGED, MINERS, everybody(butterfly), NINE, nobody)
     assert torch.equal(found.update, MERGED) and found.accepted
     assert (found.lost, found.liars, found.elsewhere) == ((), {}, ())
     off_diagonal = [m for r, row in enumerate(found.matrix) for c, m in enumerate(row) if r != c]
@@ -78,7 +83,7 @@ def test_valid_shards_are_the_formulas_and_lost_ones_are_zero(
 ) -> None:
     for away in combinations(MINERS, lost):
         said = everybody(butterfly, away)
-        found = settle(butterfly, MERGED, MINERS, said, Fraction(0))
+        found = settle(butterfly, MERGED, MINERS, said, Fraction(0), nobody)
         delivered = len(butterfly.pairs) - len(found.lost)
         assert delivered == valid_shards(5, lost)
         assert Fraction(delivered, len(butterfly.pairs)) == valid_fraction(5, lost)
@@ -91,8 +96,8 @@ def test_valid_shards_are_the_formulas_and_lost_ones_are_zero(
 
 def test_with_too_few_shards_the_merge_is_refused(butterfly: Butterfly) -> None:
     said = everybody(butterfly, (2, 3, 5))  # 7 of 10 shards
-    assert settle(butterfly, MERGED, MINERS, said, Fraction(7, 10)).accepted
-    found = settle(butterfly, MERGED, MINERS, said, Fraction(71, 100))
+    assert settle(butterfly, MERGED, MINERS, said, Fraction(7, 10), nobody).accepted
+    found = settle(butterfly, MERGED, MINERS, said, Fraction(71, 100), nobody)
     assert not found.accepted and not found.update.any()
 
 
@@ -100,11 +105,11 @@ def test_a_liar_is_found_by_the_merge_and_not_by_votes(butterfly: Butterfly) -> 
     """Also where both owners of the shard agree on the lie."""
     shard = butterfly.pairs.index((3, 8))
     one = {**everybody(butterfly), 3: says(butterfly, 3, [shard])}
-    found = settle(butterfly, MERGED, MINERS, one, NINE)
+    found = settle(butterfly, MERGED, MINERS, one, NINE, nobody)
     assert found.liars == {3: (shard,)} and torch.equal(found.update, MERGED)
     assert [row.count(False) for row in found.matrix] == [0, 1, 0, 1, 0]
     both = {**one, 8: says(butterfly, 8, [shard])}
-    found = settle(butterfly, MERGED, MINERS, both, NINE)
+    found = settle(butterfly, MERGED, MINERS, both, NINE, nobody)
     assert found.liars == {3: (shard,), 8: (shard,)} and torch.equal(found.update, MERGED)
 
 
@@ -113,7 +118,7 @@ def test_who_merged_others_is_no_liar_and_delivers_nothing(butterfly: Butterfly)
     fewer = says(butterfly, 3, range(10), contributors=MINERS[:-1])
     short = replace(says(butterfly, 8), digests=says(butterfly, 8).digests[1:])
     said = {**everybody(butterfly), 3: fewer, 8: short}
-    found = settle(butterfly, MERGED, MINERS, said, Fraction(0))
+    found = settle(butterfly, MERGED, MINERS, said, Fraction(0), nobody)
     assert found.liars == {} and found.elsewhere == (3, 8)
     assert found.lost == (butterfly.pairs.index((3, 8)),)
 
@@ -124,7 +129,7 @@ def test_a_statement_of_another_merge_is_not_settled(
 ) -> None:
     said = {3: replace(says(butterfly, 3), **changes)}
     with pytest.raises(ValueError, match="is not of this merge"):
-        settle(butterfly, MERGED, MINERS, said, NINE)
+        settle(butterfly, MERGED, MINERS, said, NINE, nobody)
 
 
 def test_small_changes_leave_shards_empty() -> None:
@@ -136,7 +141,7 @@ def test_small_changes_leave_shards_empty() -> None:
         digests = tuple(butterfly.digest(s, values) for s, values in made.items())
         said[owner] = Statement(1, 7, owner, SEED, MINERS, b"\1" * 32, digests, b"\2" * 65)
     merged = MEAN([{"shard": row} for row in rows])["shard"]
-    found = settle(butterfly, merged, MINERS, said, NINE)
+    found = settle(butterfly, merged, MINERS, said, NINE, nobody)
     assert torch.equal(found.update, merged) and found.liars == {}
 
 

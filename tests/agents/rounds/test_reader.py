@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agents.pipeline.inbox import Inbox
-from agents.protocol.exposure import Exposure, lasting_loss
+from agents.protocol.draw_chance import Exposure, lasting_loss
 from agents.protocol.network import operators_after
 from agents.protocol.numbers import ZERO_DIGEST, ZOO
 from agents.protocol.slashing import DEFAULTS, Row

@@ -27,7 +27,7 @@ from agents.pipeline.epoch import Epoch
 from agents.pipeline.letters import Announcement
 from agents.pipeline.post import Post
 from agents.pipeline.presence import box_of
-from agents.pipeline.shards import MAX_STATEMENT, Statement, flat
+from agents.pipeline.shards import MAX_STATEMENT, Statement, flat, unflat
 from agents.pipeline.statements import LeftStatements, Statements, fetch, leave_in_store
 from agents.protocol.numbers import Violation
 from agents.protocol.structs import Reveal
@@ -332,6 +332,36 @@ def test_who_sees_a_payload_too_late_is_no_liar(miners: Miners) -> None:
     line = line_of(miners, outcome, 0)
     assert (line["elsewhere"], line["liars"], line["lost"]) == ([blind], [], [])
     assert same(outcome.merged, direct(miners.mined)) and other in line["owners"]
+
+
+def test_a_payload_that_is_spoilt_where_few_look_is_left_out_and_freezes_nothing(
+    miners: Miners,
+) -> None:
+    """Its miner is not paid; the stage moves by the others' merge, and verifiers agree."""
+    cheat, *others = miners.mates(0)
+    butterfly = miners.butterfly(0)
+    shard = butterfly.pairs.index((others[0], others[1]))
+    whole = flat(miners.mined.works[cheat].change)
+    whole[butterfly.spans[shard][0]] = torch.nan
+    spoilt = dict(unflat(whole, miners.mined.job.stage_shapes(0)))
+    reveal = miners.mined.submit(cheat, payload=miners.mined.encode(spoilt)).reveal
+    miners.facts.revealed = {**miners.facts.revealed, cheat: reveal}
+    for node in NINE:
+        assert miners.share(node)
+    said = {one.owner: one.contributors for one in miners.said()}
+    assert said[cheat] == miners.mates(0), "it alone does not look there"
+    assert said[others[0]] == said[others[1]] == tuple(others)
+    outcome = miners.outcome()
+    line = line_of(miners, outcome, 0)
+    assert (line["contributors"], line["unjudged"]) == (others, [cheat])
+    assert (line["lost"], line["liars"], line["accepted"]) == ([], [], True)
+    rule = miners.mined.job.merge
+    wanted = rule([miners.mined.works[node].change for node in others])
+    assert same({name: outcome.merged[name] for name in wanted}, dict(wanted))
+    lines = {line.node: line for line in outcome.report.nodes}
+    assert not lines[cheat].accepted and not lines[cheat].contribution
+    miners.propose(outcome)
+    assert miners.wrong() == []
 
 
 def test_a_miner_waits_for_the_seed_and_for_payloads(miners: Miners) -> None:

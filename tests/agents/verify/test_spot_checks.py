@@ -11,7 +11,7 @@ import torch
 
 from agents.jobs.job import JobContext
 from agents.protocol.draw import draw
-from agents.protocol.exposure import Exposure
+from agents.protocol.draw_chance import Exposure
 from agents.protocol.numbers import Violation
 from agents.rounds.submissions import Submission, fetch
 from agents.storage.canonical import loads

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.contracts.fuzz.known import KNOWN
+from tests.contracts.fuzz.run import Stage, make_stage
 from tests.contracts.fuzz.search import Search
-from tests.contracts.fuzz.world import Stage, make_stage
 from tests.stage.contracts.system import Codes
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.contracts.fuzz.machine import Event, Struct
-from tests.contracts.fuzz.world import UNAVAILABLE, Person, Round, World, right_result
+from tests.contracts.fuzz.run import UNAVAILABLE, Person, Round, Run, right_result
 from tests.stage.contracts.tasks import (
     AGREED,
     CLOSED,
@@ -64,16 +64,16 @@ class Verdict:
 class Books:
     """What everybody had when a play began."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        known = world.stage.wealth
-        for person in world.stage.people if not known else ():
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        known = run.stage.wealth
+        for person in run.stage.people if not known else ():
             known[person.name] = self.wealth(person)
         self.before = known
 
     def wealth(self, person: Person) -> int:
         """Everything that stands in a person's name."""
-        ask, total = self.world.ask, 0
+        ask, total = self.run.ask, 0
         # What a contract keeps for nobody need not be asked for each.
         holders = [h for h in HOLDERS if ask(f"{h}.bonds_held")]
         for address in person.addresses:
@@ -82,31 +82,31 @@ class Books:
             total += ask("registry.bounty", address) if ask("registry.total_bounties") else 0
             total += sum(ask(f"{holder}.bond_credit", address) for holder in holders)
         nodes = [person.node] if person.node else []
-        known = {p.node for p in self.world.stage.people}
-        for node in self.world.all_nodes:
+        known = {p.node for p in self.run.stage.people}
+        for node in self.run.all_nodes:
             if node not in known and ask("registry.owner_of", node) in person.addresses:
                 nodes.append(node)
         total += sum(ask("registry.bonded", node) for node in nodes)
         if ask("pool.total_held"):
             total += sum(ask("pool.held", node) for node in nodes)
-            total += sum(ask("pool.retained", j, n) for j in self.world.jobs for n in nodes)
-        for report in self.world.reports.values():
+            total += sum(ask("pool.retained", j, n) for j in self.run.jobs for n in nodes)
+        for report in self.run.reports.values():
             f = report.fields
             if f["node_id"] in nodes:
                 total += ask("pool.set_aside", f["job_id"], f["round_id"], f["node_id"])
-        for job, made in self.world.jobs.items():
+        for job, made in self.run.jobs.items():
             if made["sponsor"] in person.addresses:
                 total += ask("pool.escrow", job)
         return int(total)
 
     def verdict(self) -> Verdict:
         """Who won and who lost since then."""
-        tally = Tally(self.world)
+        tally = Tally(self.run)
         profit, losers = 0, []
-        for person in self.world.stage.people:
+        for person in self.run.stage.people:
             gained = self.wealth(person) - self.before[person.name]
             missing = tally.due.get(person.name, 0) - gained
-            if person in self.world.bad:
+            if person in self.run.bad:
                 profit -= missing
             elif missing > DUST:
                 losers.append((person.name, missing))
@@ -122,37 +122,37 @@ class Books:
 class Tally:
     """What each person was due, from the events of a play, and what went wrong in it."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.ask = world.ask
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.ask = run.ask
         self.due: dict[str, int] = {}
         self.causes: set[str] = set()
-        for seen in world.rounds.values():
+        for seen in run.rounds.values():
             self._round(seen)
-        for task in world.tasks:
+        for task in run.tasks:
             self._task(task)
         self._slashes()
         self._losses()
 
     def _owe(self, node: int, amount: int) -> None:
-        person = self.world.by_node.get(node)
+        person = self.run.by_node.get(node)
         if person is not None:
             self.due[person.name] = self.due.get(person.name, 0) + amount
 
     def _is_good(self, node: int) -> bool:
-        person = self.world.by_node.get(node)
-        return person is not None and person in self.world.good
+        person = self.run.by_node.get(node)
+        return person is not None and person in self.run.good
 
     # Rounds
 
     def _round(self, seen: Round) -> None:
-        world = self.world
+        run = self.run
         terms = self.ask("jobs.job", seen.job).terms
         reward = terms.reward_per_round
         verifier_cut = reward * terms.verifier_bps // BPS
         aggregator_cut = reward * terms.aggregator_bps // BPS
         least = reward - verifier_cut - aggregator_cut
-        right = world.right_nodes(seen)
+        right = run.right_nodes(seen)
         good = [n for n in right if self._is_good(n)]
         for node in right:
             if self._is_good(node) and self.ask("results.is_invalid", *seen.key, node):
@@ -167,7 +167,7 @@ class Tally:
             return
         assert seen.proposal is not None
         f = seen.proposal.fields
-        if world.is_right(seen):
+        if run.is_right(seen):
             pool = self.ask("pool.pool", *seen.key)
             cut_from = pool.amount - pool.for_trainers
             verifier_cut = cut_from * terms.verifier_bps // BPS
@@ -193,20 +193,20 @@ class Tally:
 
     def _odd_scores(self, seen: Round) -> bool:
         shares = self.ask("scores.shares", *seen.key, seen.nodes)
-        right = self.world.right_nodes(seen)
+        right = self.run.right_nodes(seen)
         return len({s for n, s in zip(seen.nodes, shares, strict=True) if n in right}) > 1
 
     def _why_wrong(self, bond: int) -> str:
         richest = max(
-            self.ask("token.balanceOf", a) for p in self.world.role("verifier") for a in p.addresses
+            self.ask("token.balanceOf", a) for p in self.run.role("verifier") for a in p.addresses
         )
         if bond > richest:
             return "wrong result final: nobody could pay the bond"
         return "wrong result final"
 
     def _sponsor(self, job: int, amount: int) -> None:
-        person = self.world.by_address.get(self.world.jobs[job]["sponsor"])
-        if person is not None and person in self.world.good:
+        person = self.run.by_address.get(self.run.jobs[job]["sponsor"])
+        if person is not None and person in self.run.good:
             self.due[person.name] = self.due.get(person.name, 0) + amount
 
     # Tasks
@@ -214,7 +214,7 @@ class Tally:
     def _task(self, task: int) -> None:
         state = self.ask("tasks.task", task)
         right = right_result(state.spec)
-        creator = self.world.by_address[state.creator]
+        creator = self.run.by_address[state.creator]
         lanes = list(zip(state.nodes, state.states, state.answers, strict=True))
         result = self.ask("tasks.result_of", task)
         appeal = self.ask("appeals.appeal_of", task)
@@ -224,7 +224,7 @@ class Tally:
         if result == UNAVAILABLE:
             # The rule's price, though two liars can make a creator pay it: nobody can prove what
             # could be had, and they forgo a fee that is no less.
-            if creator in self.world.good:
+            if creator in self.run.good:
                 rent = state.run_s * self.ask("tasks.terms").fee_per_s
                 self.due[creator.name] = self.due.get(creator.name, 0) - rent
             return
@@ -232,7 +232,7 @@ class Tally:
             for node, stage, _ in lanes:
                 if stage in (LANE_AGREED, LANE_OPENED):
                     self._owe(node, state.fee // 2)
-            if creator in self.world.good:
+            if creator in self.run.good:
                 self.due[creator.name] = self.due.get(creator.name, 0) - state.fee
         elif overturned and appeal.result == right:
             for node, stage, _ in lanes:
@@ -250,7 +250,7 @@ class Tally:
 
     def _slashes(self) -> None:
         """Slashed honest nodes, and what finders of guilty ones were due."""
-        log = self.world.log
+        log = self.run.log
         for place, (sender, event) in enumerate(log):
             if event.name != "NodeSlashed":
                 continue
@@ -269,41 +269,41 @@ class Tally:
                 self.causes.add(f"bounty missing: {VIOLATIONS[violation]}")
 
     def _share_bps(self, node: int, violation: int, place: int) -> int:
-        banned = self.world.log[place][1].fields["banned"]
+        banned = self.run.log[place][1].fields["banned"]
         return int(self.ask("registry.penalty", 4 if banned else violation).reporter_bps)
 
     def _finder(self, place: int, sender: str, slashed: Event) -> Person | None:
         """The honest person that a slash is owed to, if there is one."""
-        world, violation = self.world, slashed.fields["violation"]
+        run, violation = self.run, slashed.fields["violation"]
         found: Person | None = None
         if violation == 1:
-            found = world.by_address.get(sender)
+            found = run.by_address.get(sender)
         elif violation in (2, 3):
             done = self._next(place, "ReportExecuted")
             if done is not None:
                 report = self.ask("reports.report_of", done.fields["report_id"])
-                found = world.by_node.get(self._found(report))
-        elif violation == 5 and "results.announce_challenge" in world.machine.functions:
-            found = world.by_address.get(slashed.fields["reporter"])
+                found = run.by_node.get(self._found(report))
+        elif violation == 5 and "results.announce_challenge" in run.machine.functions:
+            found = run.by_address.get(slashed.fields["reporter"])
         elif violation == 5:
-            challenges = [s for s, e in world.log[:place] if e.name == "Challenged"]
-            found = world.by_address.get(challenges[-1]) if challenges else None
+            challenges = [s for s, e in run.log[:place] if e.name == "Challenged"]
+            found = run.by_address.get(challenges[-1]) if challenges else None
         elif violation == 6:
             # What false verdicts cost is shared out by the appeal, see `_task`.
             done = self._next(place, "FalseReportSlashed")
             if done is not None:
                 report = self.ask("reports.report_of", done.fields["report_id"])
-                found = world.by_node.get(report.node_id)
-        return found if found is not None and found in world.good else None
+                found = run.by_node.get(report.node_id)
+        return found if found is not None and found in run.good else None
 
     def _found(self, report: Struct) -> int:
         """The verifier that found what a report says."""
-        if "reports.finder_of" not in self.world.machine.functions:
+        if "reports.finder_of" not in self.run.machine.functions:
             return int(report.first_reporter)
         return int(self.ask("reports.finder_of", report.job_id, report.round_id, report.node_id))
 
     def _next(self, place: int, name: str) -> Event | None:
-        for _, event in self.world.log[place : place + 4]:
+        for _, event in self.run.log[place : place + 4]:
             if event.name == name:
                 return event
         return None
@@ -311,12 +311,12 @@ class Tally:
     # Losses that no rule above explains
 
     def _losses(self) -> None:
-        for _, event in self.world.log:
+        for _, event in self.run.log:
             if event.name == "AppealLapsed":
                 self.causes.add("appeal lapsed")
         if any(
             self.ask("tasks.task", task).status == UNDECIDED
-            and self.world.by_address[self.ask("tasks.task", task).creator] in self.world.good
-            for task in self.world.tasks
+            and self.run.by_address[self.ask("tasks.task", task).creator] in self.run.good
+            for task in self.run.tasks
         ):
             self.causes.add("honest task undecided")

@@ -14,13 +14,13 @@ from eth_abi import encode
 from eth_utils import keccak
 
 from tests.contracts.fuzz.machine import Struct
-from tests.contracts.fuzz.world import (
+from tests.contracts.fuzz.run import (
     CPU,
     GOOD_SPECS,
     UNAVAILABLE,
     Person,
     Round,
-    World,
+    Run,
     right_content,
     right_model,
     right_result,
@@ -70,9 +70,7 @@ WATCHED = 3
 MANY = 300
 
 
-def work_digest(
-    world: World, job: int, number: int, node: int, operator: str, content: bytes
-) -> bytes:
+def work_digest(run: Run, job: int, number: int, node: int, operator: str, content: bytes) -> bytes:
     """A trainer's commitment, from its definition."""
     return keccak(
         encode(
@@ -80,7 +78,7 @@ def work_digest(
             [
                 COMMIT_DOMAIN,
                 1,
-                world.machine.addresses["rounds"],
+                run.machine.addresses["rounds"],
                 job,
                 number,
                 node,
@@ -94,19 +92,17 @@ def work_digest(
     )
 
 
-def tag(world: World, task: int, result: bytes) -> bytes:
+def tag(run: Run, task: int, result: bytes) -> bytes:
     """A result's tag, from its definition."""
     return keccak(
         encode(
             ["bytes32", "uint256", "address", "uint256", "bytes32"],
-            [TAG_DOMAIN, 1, world.machine.addresses["tasks"], task, result],
+            [TAG_DOMAIN, 1, run.machine.addresses["tasks"], task, result],
         )
     )
 
 
-def answer_digest(
-    world: World, task: int, node: int, operator: str, spec: bytes, mark: bytes
-) -> bytes:
+def answer_digest(run: Run, task: int, node: int, operator: str, spec: bytes, mark: bytes) -> bytes:
     """An executor's commitment, from its definition."""
     return keccak(
         encode(
@@ -114,7 +110,7 @@ def answer_digest(
             [
                 TASK_DOMAIN,
                 1,
-                world.machine.addresses["tasks"],
+                run.machine.addresses["tasks"],
                 task,
                 node,
                 operator,
@@ -126,16 +122,14 @@ def answer_digest(
     )
 
 
-def row_digest(
-    world: World, job: int, number: int, node: int, operator: str, row: list[int]
-) -> bytes:
+def row_digest(run: Run, job: int, number: int, node: int, operator: str, row: list[int]) -> bytes:
     """A verifier's commitment to its scores."""
-    scores = world.machine.addresses["scores"]
+    scores = run.machine.addresses["scores"]
     return scores_digest(1, scores, job, number, node, operator, row, RECORD, SALT)
 
 
 def announcement(
-    world: World, contract: str, seen: Round, what: int, finder: int, evidence: bytes
+    run: Run, contract: str, seen: Round, what: int, finder: int, evidence: bytes
 ) -> bytes:
     """What a finder announces before it reports or challenges, from its definition."""
     return keccak(
@@ -144,7 +138,7 @@ def announcement(
             [
                 ANNOUNCE_DOMAIN,
                 1,
-                world.machine.addresses[contract],
+                run.machine.addresses[contract],
                 *seen.key,
                 what,
                 finder,
@@ -160,11 +154,11 @@ def proof_of(finder: int) -> bytes:
 
 
 class Honest:
-    """The honest people of a world."""
+    """The honest people of a run."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.ask = world.ask
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.ask = run.ask
         self.closing = False
         self._tried: set[tuple[int, str]] = set()
         self._tasks = 0
@@ -181,12 +175,12 @@ class Honest:
         """A block: sends everything that is wanted now, and not what is wanted only after it;
         whether anything went through."""
         sent = [self._send(call) for call in list(self.wanted())]
-        self.world.machine.mine(1, BLOCK_SECONDS)
+        self.run.machine.mine(1, BLOCK_SECONDS)
         return any(sent)
 
     def wait(self, seconds: int) -> None:
         """Time passes, block by block where something is to do; honest people miss nothing."""
-        machine = self.world.machine
+        machine = self.run.machine
         end = machine.time + seconds
         for _ in range(MANY):
             seen = machine.time
@@ -200,7 +194,7 @@ class Honest:
     def until_due(self) -> None:
         """Time passes to the first second in which honest people may act again: hostile people can
         be faster in it."""
-        machine = self.world.machine
+        machine = self.run.machine
         for _ in range(MANY):
             seen = machine.time
             if not self.turn() and not self._awaits_seed():
@@ -211,11 +205,11 @@ class Honest:
                 return
 
     def _send(self, call: Call) -> bool:
-        mark = (self.world.machine.time, repr(call))
+        mark = (self.run.machine.time, repr(call))
         if mark in self._tried:
             return False
         self._tried.add(mark)
-        return self.world.send(call[0], call[1], *call[2]).ok
+        return self.run.send(call[0], call[1], *call[2]).ok
 
     def deadlines(self) -> Iterator[int]:
         """Times after which somebody honest has something to do."""
@@ -228,7 +222,7 @@ class Honest:
                 yield int(scoring.reveal_deadline)
         # An operation may be executed at its time, not after it.
         yield from (eta - 1 for eta in self._queued.values())
-        for report in self.world.reports:
+        for report in self.run.reports:
             state = self.ask("reports.report_of", report)
             if state.status in (CONFIRMED, REPORT_APPEALED):
                 yield int(state.deadline)
@@ -242,10 +236,10 @@ class Honest:
         """Whether a draw or a seed is a block or two away."""
         for seen in self._open_rounds():
             state = self.ask("rounds.round", *seen.key)
-            if state.phase == COMMIT and self.world.machine.block <= state.seed_block:
+            if state.phase == COMMIT and self.run.machine.block <= state.seed_block:
                 return True
         for _, state in self._live_tasks():
-            if state.status == DRAWING and self.world.machine.block <= state.seed_block:
+            if state.status == DRAWING and self.run.machine.block <= state.seed_block:
                 return True
         return False
 
@@ -253,7 +247,7 @@ class Honest:
         """Whether something is still to be decided."""
         if any(True for _ in self._open_rounds()):
             return True
-        for report in self.world.reports:
+        for report in self.run.reports:
             if self.ask("reports.report_of", report).status in (CONFIRMED, REPORT_APPEALED):
                 return True
         return any(
@@ -265,7 +259,7 @@ class Honest:
 
     def _live_tasks(self) -> Iterator[tuple[int, Struct]]:
         """The tasks that are not closed."""
-        for task in self.world.tasks:
+        for task in self.run.tasks:
             if task not in self._closed:
                 state = self.ask("tasks.task", task)
                 if state.status == CLOSED:
@@ -277,9 +271,9 @@ class Honest:
         """What honest people would send now."""
         for seen in self._open_rounds():
             yield from self._in_round(seen)
-        for report in self.world.reports:
+        for report in self.run.reports:
             yield from self._on_report(report)
-        for seen in self.world.rounds.values():
+        for seen in self.run.rounds.values():
             if seen.ended not in ("", "finalized"):
                 yield from self._in_void_round(seen)
         for task, state in self._live_tasks():
@@ -289,15 +283,15 @@ class Honest:
             yield from self._new_task()
 
     def _open_rounds(self) -> Iterator[Round]:
-        for job, number in self.world.newest.items():
-            seen = self.world.rounds.get((job, number))
+        for job, number in self.run.newest.items():
+            seen = self.run.rounds.get((job, number))
             if seen is not None and not seen.ended:
                 yield seen
 
     def _new_rounds(self) -> Iterator[Call]:
         watched = 0
-        for job in self.world.jobs:
-            seen = self.world.rounds.get((job, self.world.newest[job]))
+        for job in self.run.jobs:
+            seen = self.run.rounds.get((job, self.run.newest[job]))
             if seen is not None and not seen.ended:
                 watched += 1
                 continue
@@ -307,11 +301,11 @@ class Honest:
                 continue
             watched += 1
             if LEAST_REWARD <= reward <= self.ask("pool.escrow", job):
-                sender = self.world.role("verifier")[0].operator
+                sender = self.run.role("verifier")[0].operator
                 yield sender, "rounds.open_round", (job,)
 
     def _new_task(self) -> Iterator[Call]:
-        for creator in self.world.role("creator"):
+        for creator in self.run.role("creator"):
             if self._tasks >= TASKS:
                 return
             if any(
@@ -325,11 +319,11 @@ class Honest:
     # Rounds
 
     def _in_round(self, seen: Round) -> Iterator[Call]:
-        world, job, number = self.world, seen.job, seen.number
+        run, job, number = self.run, seen.job, seen.number
         state = self.ask("rounds.round", job, number)
-        late = world.machine.time > state.deadline
-        anybody = world.role("verifier")[0].operator
-        trainers = [p for p in world.role("trainer") if p.node in seen.nodes]
+        late = run.machine.time > state.deadline
+        anybody = run.role("verifier")[0].operator
+        trainers = [p for p in run.role("trainer") if p.node in seen.nodes]
         if state.phase == COMMIT:
             if late:
                 yield anybody, "rounds.advance", seen.key
@@ -338,9 +332,9 @@ class Honest:
                 yield anybody, "rounds.seat", (*seen.key, *seen.candidates)
                 return
             for p in trainers:
-                if p.node not in seen.committed and world.machine.block > state.seed_block:
+                if p.node not in seen.committed and run.machine.block > state.seed_block:
                     content = right_content(job, number, p.node)
-                    digest = work_digest(world, job, number, p.node, p.operator, content)
+                    digest = work_digest(run, job, number, p.node, p.operator, content)
                     yield p.operator, "rounds.commit", (job, number, p.node, digest)
             return
         if state.phase == REVEAL:
@@ -367,59 +361,59 @@ class Honest:
                 yield anybody, "results.advance", seen.key
             else:
                 yield from self._judge(seen, state)
-                args = (job, number, state.result_hash, not world.is_right(seen))
+                args = (job, number, state.result_hash, not run.is_right(seen))
                 yield from self._decide("results.resolve_challenge", args, seen.disputed_at)
 
     def _propose(self, seen: Round, late: bool) -> Iterator[Call]:
-        world = self.world
+        run = self.run
         duty = self.ask("results.aggregator_on_duty", *seen.key)
         if late:
-            yield world.role("verifier")[0].operator, "results.advance", seen.key
+            yield run.role("verifier")[0].operator, "results.advance", seen.key
         nodes = [
-            n for n in world.right_nodes(seen) if not self.ask("results.is_invalid", *seen.key, n)
+            n for n in run.right_nodes(seen) if not self.ask("results.is_invalid", *seen.key, n)
         ]
-        for p in [*world.role("aggregator"), *world.role("verifier"), *world.role("trainer")]:
+        for p in [*run.role("aggregator"), *run.role("verifier"), *run.role("trainer")]:
             if duty in (0, p.node):
                 made = (right_model(*seen.key), UPDATE, REPORT, nodes, [1] * len(nodes))
                 yield p.operator, "results.propose_result", (*seen.key, p.node, *made)
 
     def _check(self, seen: Round, state: Struct, late: bool) -> Iterator[Call]:
-        world, key = self.world, seen.key
+        run, key = self.run, seen.key
         assert seen.proposal is not None
         shares = (seen.proposal.fields["nodes"], seen.proposal.fields["contributions"])
         if late:
-            yield world.role("verifier")[0].operator, "results.finalize", (*key, *shares)
+            yield run.role("verifier")[0].operator, "results.finalize", (*key, *shares)
             return
         yield from self._judge(seen, state)
-        if world.is_right(seen) and self.ask("results.can_finalize", *key):
-            yield world.role("verifier")[0].operator, "results.finalize", (*key, *shares)
+        if run.is_right(seen) and self.ask("results.can_finalize", *key):
+            yield run.role("verifier")[0].operator, "results.finalize", (*key, *shares)
 
     def _announced(self, contract: str, digest: bytes) -> int | None:
         """In which block something was announced; 0 once that was opened."""
-        scope = self.world.announced.get(digest)
+        scope = self.run.announced.get(digest)
         return None if scope is None else int(self.ask(f"{contract}.announced_in", scope, digest))
 
     def _challenge(self, seen: Round, state: Struct) -> Iterator[Call]:
         """A wrong result is challenged in the block after it was announced; whoever announced it
         and was slower opens its announcement."""
-        world, result = self.world, state.result_hash
-        for p in world.role("verifier"):
+        run, result = self.run, state.result_hash
+        for p in run.role("verifier"):
             finder = int(p.operator, 16)
             what = int.from_bytes(result, "big")
-            digest = announcement(world, "results", seen, what, finder, proof_of(finder))
+            digest = announcement(run, "results", seen, what, finder, proof_of(finder))
             made = self._announced("results", digest)
-            if made is None and "results.announce_challenge" in world.machine.functions:
+            if made is None and "results.announce_challenge" in run.machine.functions:
                 if state.phase == CHALLENGE:
                     yield p.operator, "results.announce_challenge", (digest,)
-            elif made != world.machine.block and (made or state.phase == CHALLENGE):
+            elif made != run.machine.block and (made or state.phase == CHALLENGE):
                 args = (*seen.key, result, proof_of(finder))
                 yield p.operator, "results.challenge", args
 
     def _judge(self, seen: Round, state: Struct) -> Iterator[Call]:
         """Reports, challenges and attestations, also while a result is disputed."""
-        world, key = self.world, seen.key
-        verifiers = [p for p in world.role("verifier") if p.node in seen.verifiers]
-        right = world.right_nodes(seen)
+        run, key = self.run, seen.key
+        verifiers = [p for p in run.role("verifier") if p.node in seen.verifiers]
+        right = run.right_nodes(seen)
         for node in seen.revealed:
             if node in right:
                 continue
@@ -429,16 +423,16 @@ class Honest:
             )
             for p in verifiers:
                 proof = proof_of(p.node)
-                digest = announcement(world, "reports", seen, node, p.node, proof)
+                digest = announcement(run, "reports", seen, node, p.node, proof)
                 made = self._announced("reports", digest)
                 if invalid:
                     continue
-                if made is None and "reports.announce_report" in world.machine.functions:
+                if made is None and "reports.announce_report" in run.machine.functions:
                     announced = (*key, p.node, digest, FINDERS_DEPOSIT)
                     yield p.operator, "reports.announce_report", announced
-                elif made != world.machine.block and p.node not in said:
+                elif made != run.machine.block and p.node not in said:
                     yield p.operator, "reports.report", (*key, p.node, node, INVALID, proof)
-        if world.is_right(seen):
+        if run.is_right(seen):
             for p in verifiers:
                 if p.node not in seen.attested.get(state.result_hash, ()):
                     yield p.operator, "results.attest", (*key, p.node, state.result_hash)
@@ -447,24 +441,24 @@ class Honest:
 
     def row(self, seen: Round) -> list[int]:
         """The scores that an honest verifier gives: as much for each right work."""
-        right = self.world.right_nodes(seen)
+        right = self.run.right_nodes(seen)
         return [1_000 if node in right else 0 for node in seen.nodes]
 
     def _scores(self, seen: Round) -> Iterator[Call]:
-        world, (job, number) = self.world, seen.key
+        run, (job, number) = self.run, seen.key
         scoring = self.ask("scores.scoring", *seen.key)
         row = self.row(seen)
-        for p in world.role("verifier"):
+        for p in run.role("verifier"):
             if p.node not in seen.verifiers:
                 continue
             if scoring.phase <= 1:
-                digest = row_digest(world, job, number, p.node, p.operator, row)
+                digest = row_digest(run, job, number, p.node, p.operator, row)
                 yield p.operator, "scores.commit_scores", (job, number, p.node, digest)
             elif scoring.phase == 2:
                 args = (job, number, p.node, row, RECORD, SALT)
                 yield p.operator, "scores.reveal_scores", args
         if scoring.closable:
-            sender = world.role("verifier")[0].operator
+            sender = run.role("verifier")[0].operator
             yield (
                 sender,
                 "scores.close_scoring",
@@ -475,7 +469,7 @@ class Honest:
         """The medians of the scores that were revealed."""
         rows = {
             e.fields["verifier_id"]: list(e.fields["scores"])
-            for _, e in self.world.log
+            for _, e in self.run.log
             if e.name == "ScoresRevealed" and (e.fields["job_id"], e.fields["round_id"]) == seen.key
         }
         if not rows:
@@ -487,35 +481,35 @@ class Honest:
 
     def guilty(self, report: bytes) -> bool:
         """Whether a reported node did wrong."""
-        f = self.world.reports[report].fields
-        seen = self.world.rounds[f["job_id"], f["round_id"]]
-        return f["node_id"] not in self.world.right_nodes(seen)
+        f = self.run.reports[report].fields
+        seen = self.run.rounds[f["job_id"], f["round_id"]]
+        return f["node_id"] not in self.run.right_nodes(seen)
 
     def _on_report(self, report: bytes) -> Iterator[Call]:
-        world = self.world
+        run = self.run
         state = self.ask("reports.report_of", report)
-        late = world.machine.time > state.deadline
-        victim = world.by_node.get(state.node_id)
+        late = run.machine.time > state.deadline
+        victim = run.by_node.get(state.node_id)
         if state.status in (CONFIRMED, REPORT_APPEALED, EXECUTED):
             yield from self._open_late(state)
-        elif state.status == OPEN and world.rounds[state.job_id, state.round_id].ended:
-            yield world.role("verifier")[0].operator, "reports.lapse", (report,)
+        elif state.status == OPEN and run.rounds[state.job_id, state.round_id].ended:
+            yield run.role("verifier")[0].operator, "reports.lapse", (report,)
         if state.status == CONFIRMED:
             if late:
-                yield world.role("verifier")[0].operator, "reports.execute", (report,)
-            elif victim is not None and victim in world.good and not self.guilty(report):
+                yield run.role("verifier")[0].operator, "reports.execute", (report,)
+            elif victim is not None and victim in run.good and not self.guilty(report):
                 for sender in (victim.operator, victim.owner):
                     yield sender, "reports.appeal", (report, EVIDENCE)
         elif state.status == REPORT_APPEALED:
             if late:
-                yield world.role("verifier")[0].operator, "reports.dismiss_unresolved", (report,)
+                yield run.role("verifier")[0].operator, "reports.dismiss_unresolved", (report,)
             else:
                 args = (report, not self.guilty(report))
                 yield from self._decide("reports.resolve_appeal", args, state.deadline)
 
     def _open_late(self, report: Struct) -> Iterator[Call]:
         """Whoever announced a node that others have convicted has its deposit back."""
-        seen = self.world.rounds[report.job_id, report.round_id]
+        seen = self.run.rounds[report.job_id, report.round_id]
         for p, _ in self._announcers(seen, report.node_id):
             late_one = (*seen.key, p.node, report.node_id, proof_of(p.node))
             yield p.operator, "reports.open_announcement", late_one
@@ -528,8 +522,8 @@ class Honest:
 
     def _announcers(self, seen: Round, node: int) -> Iterator[tuple[Person, bytes]]:
         """The verifiers whose announcement of a node is not opened, and their digests."""
-        for p in self.world.role("verifier"):
-            digest = announcement(self.world, "reports", seen, node, p.node, proof_of(p.node))
+        for p in self.run.role("verifier"):
+            digest = announcement(self.run, "reports", seen, node, p.node, proof_of(p.node))
             if self._announced("reports", digest):
                 yield p, digest
 
@@ -537,12 +531,12 @@ class Honest:
 
     def _decide(self, title: str, args: tuple[Any, ...], occasion: int) -> Iterator[Call]:
         """The steps of honest members that have a call made, each when it is due."""
-        function = self.world.machine.functions[title]
-        target = self.world.machine.addresses[function.contract]
+        function = self.run.machine.functions[title]
+        target = self.run.machine.addresses[function.contract]
         salt = occasion.to_bytes(32, "big")
         call = (target, function.data(args), salt)
         operation = bytes(self.ask("coordinator.operation_id", *call))
-        members = [p.owner for p in self.world.role("member")]
+        members = [p.owner for p in self.run.role("member")]
         state = self.ask("coordinator.operation", operation)
         if not state.proposed_at:
             yield members[0], "coordinator.propose", call
@@ -552,30 +546,30 @@ class Honest:
                     yield member, "coordinator.approve", (operation,)
         else:
             self._queued[operation] = state.eta
-            if self.world.machine.time >= state.eta:
+            if self.run.machine.time >= state.eta:
                 yield members[0], "coordinator.execute", (operation,)
 
     # Tasks
 
     def _in_task(self, task: int, state: Struct) -> Iterator[Call]:
-        world = self.world
-        late = world.machine.time > state.time
-        anybody = world.role("executor")[0].operator
+        run = self.run
+        late = run.machine.time > state.time
+        anybody = run.role("executor")[0].operator
         right = right_result(state.spec)
         if state.status == DRAWING:
-            if world.machine.block > state.seed_block:
+            if run.machine.block > state.seed_block:
                 yield anybody, "tasks.draw", (task,)
         elif state.status == RUNNING:
             if late:
                 yield anybody, "tasks.advance", (task,)
             for lane, p in self._mine(state, LANE_RUNNING):
-                mark = tag(world, task, right)
-                digest = answer_digest(world, task, p.node, p.operator, state.spec, mark)
+                mark = tag(run, task, right)
+                digest = answer_digest(run, task, p.node, p.operator, state.spec, mark)
                 yield p.operator, "tasks.commit", (task, lane, digest)
         elif state.status == REVEALING:
             if late:
                 yield anybody, "tasks.advance", (task,)
-            mark = tag(world, task, right)
+            mark = tag(run, task, right)
             shown = (LANE_REVEALED, mark) in zip(state.states, state.answers, strict=True)
             for lane, p in self._mine(state, LANE_COMMITTED):
                 result = right if shown else bytes(32)
@@ -586,11 +580,11 @@ class Honest:
             yield from self._appealed(task, state, right)
 
     def _appealed(self, task: int, state: Struct, right: bytes) -> Iterator[Call]:
-        world = self.world
+        run = self.run
         appeal = self.ask("appeals.appeal_of", task)
-        late = world.machine.time > appeal.deadline
-        anybody = world.role("executor")[0].operator
-        verifiers = world.role("verifier")
+        late = run.machine.time > appeal.deadline
+        anybody = run.role("executor")[0].operator
+        verifiers = run.role("verifier")
         if int(appeal.objector, 16):
             if late:
                 yield anybody, "appeals.lapse", (task,)
@@ -600,13 +594,13 @@ class Honest:
             if late:
                 yield anybody, "appeals.finalize", (task,)
             elif appeal.result != right:
-                executors = [world.by_node[n] for n in state.nodes if n in world.by_node]
-                for p in (*verifiers, *(p for p in executors if p in world.good)):
+                executors = [run.by_node[n] for n in state.nodes if n in run.by_node]
+                for p in (*verifiers, *(p for p in executors if p in run.good)):
                     yield p.operator, "appeals.contest", (task,)
         elif late:
             yield anybody, "appeals.lapse", (task,)
         elif right != UNAVAILABLE:
-            nodes, weights = world.verdicts[task]
+            nodes, weights = run.verdicts[task]
             for p in verifiers:
                 if p.node in nodes:
                     place = nodes.index(p.node)
@@ -614,17 +608,17 @@ class Honest:
 
     def _mine(self, state: Struct, lane_state: int) -> Iterator[tuple[int, Person]]:
         for lane, node in enumerate(state.nodes):
-            p = self.world.by_node.get(node)
-            if state.states[lane] == lane_state and p is not None and p in self.world.good:
+            p = self.run.by_node.get(node)
+            if state.states[lane] == lane_state and p is not None and p in self.run.good:
                 yield lane, p
 
     def _decided(self, task: int, state: Struct, right: bytes, late: bool) -> Iterator[Call]:
-        world = self.world
+        run = self.run
         if not late and self.ask("tasks.result_of", task) not in (right, UNAVAILABLE):
-            hurt = [p for p in world.good if state.creator in p.addresses]
+            hurt = [p for p in run.good if state.creator in p.addresses]
             hurt += [p for _, p in self._mine(state, LANE_REVEALED)]
             for p in hurt:
                 for sender in dict.fromkeys((p.operator, p.owner)):
                     yield sender, "appeals.appeal", (task,)
         if late and state.status == DECIDED:
-            yield world.role("executor")[0].operator, "tasks.finalize", (task,)
+            yield run.role("executor")[0].operator, "tasks.finalize", (task,)

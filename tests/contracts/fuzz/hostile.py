@@ -35,7 +35,7 @@ from tests.contracts.fuzz.honest import (
     work_digest,
 )
 from tests.contracts.fuzz.machine import Function, Outcome
-from tests.contracts.fuzz.world import (
+from tests.contracts.fuzz.run import (
     CPU,
     GOOD_SPECS,
     LOST_SPEC,
@@ -44,7 +44,7 @@ from tests.contracts.fuzz.world import (
     WRONG,
     Context,
     Round,
-    World,
+    Run,
     right_content,
     right_model,
     right_result,
@@ -102,21 +102,21 @@ class Action:
 
 
 class Hostile:
-    """The hostile people of a world."""
+    """The hostile people of a run."""
 
     def __init__(
-        self, world: World, honest: Honest, choose: Callable[[Random, Context], str] | None = None
+        self, run: Run, honest: Honest, choose: Callable[[Random, Context], str] | None = None
     ) -> None:
-        self.world = world
+        self.run = run
         self.honest = honest
-        self.ask = world.ask
+        self.ask = run.ask
         self.rng = Random(0)
         # What earlier arguments of the same call were, by name.
         self.so_far: dict[str, Any] = {}
         self.openings: dict[tuple[Any, ...], Any] = {}
         # What was done, in words.
         self.told: list[str] = []
-        titles = sorted(t for t, f in world.machine.functions.items() if not f.view)
+        titles = sorted(t for t, f in run.machine.functions.items() if not f.view)
         self.choose = choose or (lambda rng, context: rng.choice(titles))
         # What was done, each action by its name: a play that means the same.
         self.done: list[Action] = []
@@ -135,7 +135,7 @@ class Hostile:
                 self.done.append(action)
             return outcome
         chance = Random(action.seed)
-        context = self.world.context()
+        context = self.run.context()
         for _ in range(TRIES):
             named = Action(self.choose(chance, context), chance.getrandbits(32))
             outcome = self._play(named)
@@ -145,7 +145,7 @@ class Hostile:
         return None
 
     def _play(self, action: Action) -> Outcome | None:
-        count = self.tried.setdefault((action.kind, self.world.context()), [0, 0])
+        count = self.tried.setdefault((action.kind, self.run.context()), [0, 0])
         count[0] += 1
         rng = self.rng = Random(action.seed)
         if action.kind == WAIT:
@@ -153,7 +153,7 @@ class Hostile:
             self.told.append(f"wait {seconds} s")
             if rng.random() < 0.2:
                 self.honest.turn()
-                self.world.machine.mine(blocks, 0)
+                self.run.machine.mine(blocks, 0)
             self.honest.wait(seconds)
             return None
         if action.kind == RUSH:
@@ -167,7 +167,7 @@ class Hostile:
             else:
                 self.honest.step()
             return None
-        function = self.world.machine.functions[action.kind]
+        function = self.run.machine.functions[action.kind]
         self.so_far = {}
         try:
             args = [self.make(function, part) for part in function.inputs]
@@ -175,7 +175,7 @@ class Hostile:
             return Outcome(False, reason="nothing to name")
         outcome = Outcome(False)
         for sender in self.senders(function.contract):
-            outcome = self.world.send(sender, action.kind, *args)
+            outcome = self.run.send(sender, action.kind, *args)
             if outcome.ok:
                 self.told.append(self.sentence(sender, function, args))
                 count[1] += 1
@@ -191,16 +191,16 @@ class Hostile:
         if "sender" in self.so_far:
             return [self.so_far["sender"]]
         node = self.so_far.get("verifier_id", self.so_far.get("node_id"))
-        others = [self.rng.choice(self.world.bad_addresses) for _ in range(2)]
+        others = [self.rng.choice(self.run.bad_addresses) for _ in range(2)]
         own: list[str] = []
-        sponsor = self.world.jobs.get(self.so_far.get("job_id"), {}).get("sponsor")
-        if sponsor in self.world.bad_addresses:
+        sponsor = self.run.jobs.get(self.so_far.get("job_id"), {}).get("sponsor")
+        if sponsor in self.run.bad_addresses:
             own = [sponsor]
         elif contract == "coordinator":
-            own = [p.owner for p in self.world.role("member", True)]
-        if node is not None and self.world.is_bad(node):
+            own = [p.owner for p in self.run.role("member", True)]
+        if node is not None and self.run.is_bad(node):
             keys = [self.ask(f"registry.{key}_of", node) for key in ("operator", "owner")]
-            own = [key for key in keys if key in self.world.bad_addresses]
+            own = [key for key in keys if key in self.run.bad_addresses]
         self.rng.shuffle(own)
         if self.rng.random() < 0.1:
             return others
@@ -215,14 +215,14 @@ class Hostile:
         return f"{self._who(sender)}: {function.title}({', '.join(named)})"
 
     def _who(self, address: str) -> str:
-        person = self.world.by_address[address]
+        person = self.run.by_address[address]
         parts = ("owner", "operator", "payout")
         if len(person.addresses) == 1:
             return person.name
         return f"{person.name} {parts[person.addresses.index(address)]}"
 
     def _word(self, value: Any) -> str:
-        if isinstance(value, str) and value in self.world.by_address:
+        if isinstance(value, str) and value in self.run.by_address:
             return self._who(value)
         if isinstance(value, bytes):
             return f"0x{value[:4].hex()}.."
@@ -262,50 +262,50 @@ class Hostile:
     def seen(self) -> Round:
         """The round that earlier arguments name."""
         key = self.so_far.get("job_id"), self.so_far.get("round_id")
-        if key not in self.world.rounds:
+        if key not in self.run.rounds:
             raise Nothing
-        return self.world.rounds[key]  # type: ignore[index]
+        return self.run.rounds[key]  # type: ignore[index]
 
     def own_node(self) -> int:
         """Mostly a hostile node, and of this call's round where it names one."""
         if self.rng.random() > 0.9:
-            return self.any_of(self.world.all_nodes)
+            return self.any_of(self.run.all_nodes)
         key = self.so_far.get("job_id"), self.so_far.get("round_id")
-        seen = self.world.rounds.get(key)  # type: ignore[arg-type]
+        seen = self.run.rounds.get(key)  # type: ignore[arg-type]
         drawn = {*seen.nodes, *seen.verifiers, *seen.aggregators} if seen is not None else set()
-        there = [n for n in self.world.bad_nodes if n in drawn]
-        return self.any_of(there or self.world.bad_nodes)
+        there = [n for n in self.run.bad_nodes if n in drawn]
+        return self.any_of(there or self.run.bad_nodes)
 
     def own_verifier(self) -> int:
         """Mostly a hostile verifier."""
-        people = self.world.role("verifier", True)
+        people = self.run.role("verifier", True)
         return people[0].node if people and self.rng.random() < 0.8 else self.own_node()
 
     def target(self) -> int:
         """A node that something is done to."""
         key = self.so_far.get("job_id"), self.so_far.get("round_id")
-        seen = self.world.rounds.get(key)  # type: ignore[arg-type]
+        seen = self.run.rounds.get(key)  # type: ignore[arg-type]
         if seen is not None and seen.revealed and self.rng.random() < 0.9:
             return self.any_of(sorted(seen.revealed))
-        return self.any_of(self.world.all_nodes)
+        return self.any_of(self.run.all_nodes)
 
     def address(self) -> str:
         """Anybody's."""
         side = self.rng.random()
         if side < 0.4:
-            return self.any_of(self.world.bad_addresses)
+            return self.any_of(self.run.bad_addresses)
         if side < 0.8:
             return self.any_of(self.lately())
         if side < 0.95:
-            return self.any_of(self.world.addresses)
-        return self.any_of(sorted(self.world.machine.addresses.values())).lower()
+            return self.any_of(self.run.addresses)
+        return self.any_of(sorted(self.run.machine.addresses.values())).lower()
 
     def lately(self) -> list[str]:
         """The addresses of the last people who did something."""
         people: dict[str, None] = {}
-        for sender, _ in reversed(self.world.log[-40:]):
-            if sender in self.world.by_address:
-                people.update(dict.fromkeys(self.world.by_address[sender].addresses))
+        for sender, _ in reversed(self.run.log[-40:]):
+            if sender in self.run.by_address:
+                people.update(dict.fromkeys(self.run.by_address[sender].addresses))
         return list(people)[:18]
 
     def amount(self) -> int:
@@ -318,7 +318,7 @@ class Hostile:
 
     def new_operator(self) -> str:
         """Mostly an address that serves no node."""
-        return self.mostly(self.any_of(self.world.bad_addresses), self.any_of(self.world.addresses))
+        return self.mostly(self.any_of(self.run.bad_addresses), self.any_of(self.run.addresses))
 
     def task(self) -> Any:
         return self.ask("tasks.task", self.so_far["task_id"])
@@ -326,7 +326,7 @@ class Hostile:
     def lane(self) -> int:
         """Mostly a lane of a hostile node."""
         nodes = self.task().nodes
-        own = [i for i, node in enumerate(nodes) if self.world.is_bad(node)]
+        own = [i for i, node in enumerate(nodes) if self.run.is_bad(node)]
         lane = self.any_of(own) if own and self.rng.random() < 0.9 else self.rng.randrange(5)
         if lane < len(nodes):
             self.so_far["node_id"] = nodes[lane]
@@ -352,8 +352,8 @@ class Hostile:
         if seen.proposal is not None and "model" not in self.so_far:
             fields = seen.proposal.fields
             return list(fields["nodes"]), list(fields["contributions"])
-        right = self.world.right_nodes(seen)
-        own = [n for n in sorted(seen.revealed) if self.world.is_bad(n)]
+        right = self.run.right_nodes(seen)
+        own = [n for n in sorted(seen.revealed) if self.run.is_bad(n)]
         if self.so_far.get("right"):
             nodes = right
         else:
@@ -377,7 +377,7 @@ class Hostile:
         seen, node, content = self.seen(), self.so_far["node_id"], self.content()
         self.openings["work", *seen.key, node] = content
         operator = self.ask("registry.operator_of", node)
-        return work_digest(self.world, *seen.key, node, operator, content)
+        return work_digest(self.run, *seen.key, node, operator, content)
 
     def work_place(self) -> int:
         """Whose work the next commitment is, on a chain that somebody says it has seen: revm's own
@@ -385,7 +385,7 @@ class Hostile:
         for name in ("job_id", "round_id", "node_id"):
             self.so_far[name] = MAKERS[name](self)
         ids = self.so_far["job_id"], self.so_far["round_id"], self.so_far["node_id"]
-        block = self.world.machine.block - 1
+        block = self.run.machine.block - 1
         digest = self.any_of([keccak(text=str(block)), EVIDENCE])
         return commit_place(*ids, (block, digest))
 
@@ -404,8 +404,8 @@ class Hostile:
         operator = self.ask("registry.operator_of", node)
         task = self.so_far["task_id"]
         self.openings["answer", task, lane] = result
-        mark = tag(self.world, task, result)
-        return answer_digest(self.world, task, node, operator, state.spec, mark)
+        mark = tag(self.run, task, result)
+        return answer_digest(self.run, task, node, operator, state.spec, mark)
 
     def answered(self) -> bytes:
         key = ("answer", self.so_far["task_id"], self.so_far["lane"])
@@ -414,19 +414,19 @@ class Hostile:
         return self.openings[key]  # type: ignore[no-any-return]
 
     def answered_tag(self) -> bytes:
-        return tag(self.world, self.so_far["task_id"], self.answered())
+        return tag(self.run, self.so_far["task_id"], self.answered())
 
     def row(self) -> list[int]:
         """Scores: right ones, none, or all for the coalition."""
         seen = self.seen()
-        own = [30_000 if self.world.is_bad(n) else 0 for n in seen.nodes]
+        own = [30_000 if self.run.is_bad(n) else 0 for n in seen.nodes]
         return self.any_of([self.honest.row(seen), own, [0] * len(seen.nodes)])
 
     def row_commitment(self) -> bytes:
         seen, node, row = self.seen(), self.so_far["verifier_id"], self.row()
         operator = self.ask("registry.operator_of", node)
         self.openings["row", *seen.key, node] = row
-        return row_digest(self.world, *seen.key, node, operator, row)
+        return row_digest(self.run, *seen.key, node, operator, row)
 
     def row_opened(self) -> list[int]:
         key = ("row", self.so_far["job_id"], self.so_far["round_id"], self.so_far["verifier_id"])
@@ -437,14 +437,14 @@ class Hostile:
     def snapshot(self) -> tuple[list[int], list[int]]:
         """The verifiers of a task's appeal."""
         task = self.so_far["task_id"]
-        if task not in self.world.verdicts:
+        if task not in self.run.verdicts:
             raise Nothing
-        return self.world.verdicts[task]
+        return self.run.verdicts[task]
 
     def place(self) -> int:
         """Mostly a hostile verifier's."""
         nodes, _ = self.snapshot()
-        own = [i for i, node in enumerate(nodes) if self.world.is_bad(node)]
+        own = [i for i, node in enumerate(nodes) if self.run.is_bad(node)]
         place = self.any_of(own or range(len(nodes)))
         self.so_far["node_id"] = nodes[place]
         return place
@@ -477,8 +477,8 @@ class Hostile:
 
     def data(self) -> bytes:
         """Some call that a committee member would like."""
-        titles = sorted(self.world.machine.functions)
-        function = self.world.machine.functions[self.any_of(titles)]
+        titles = sorted(self.run.machine.functions)
+        function = self.run.machine.functions[self.any_of(titles)]
         if function.view or function.contract == "coordinator":
             raise Nothing
         kept, self.so_far = self.so_far, {}
@@ -486,7 +486,7 @@ class Hostile:
             args = [self.make(function, part) for part in function.inputs]
         finally:
             self.so_far = kept
-        self.so_far["call"] = self.world.machine.addresses[function.contract]
+        self.so_far["call"] = self.run.machine.addresses[function.contract]
         made = function.data(args)
         if len(made) > 1_024:
             raise Nothing
@@ -519,7 +519,7 @@ class Hostile:
     def consent(self) -> bytes:
         """An operator's consent to serve a node of the sender, which is drawn here; empty when the
         operator is the sender, or somebody honest, who signs nothing."""
-        operator, own = self.so_far["operator"], self.world.bad_addresses
+        operator, own = self.so_far["operator"], self.run.bad_addresses
         sender = self.rng.choice(own)
         if "node_id" in self.so_far:
             owner = self.ask("registry.owner_of", self.so_far["node_id"])
@@ -538,20 +538,20 @@ class Hostile:
 
     def found(self) -> bytes:
         """An announcement of a node, or of the newest result: a report or challenge opens it."""
-        job = self.so_far.get("job_id") or max(self.world.newest)
-        seen = self.world.rounds.get((job, self.world.newest[job]))
+        job = self.so_far.get("job_id") or max(self.run.newest)
+        seen = self.run.rounds.get((job, self.run.newest[job]))
         if seen is None:
             raise Nothing
         if "verifier_id" in self.so_far:
             node, finder = self.target(), self.so_far["verifier_id"]
-            return announcement(self.world, "reports", seen, node, finder, EVIDENCE)
+            return announcement(self.run, "reports", seen, node, finder, EVIDENCE)
         result = int.from_bytes(self.ask("results.result", *seen.key).result_hash, "big")
-        self.so_far["sender"] = sender = self.rng.choice(self.world.bad_addresses)
-        return announcement(self.world, "results", seen, result, int(sender, 16), EVIDENCE)
+        self.so_far["sender"] = sender = self.rng.choice(self.run.bad_addresses)
+        return announcement(self.run, "results", seen, result, int(sender, 16), EVIDENCE)
 
     def approvals(self) -> list[bytes]:
         """Approvals signed by hostile members."""
-        members = sorted(p.owner for p in self.world.role("member", True))
+        members = sorted(p.owner for p in self.run.role("member", True))
         message = {"op_id": self.so_far["op_id"]}
         return [
             self._signed("Menagerie Coordinator", "coordinator", APPROVAL_TYPES, message, m)
@@ -565,11 +565,11 @@ class Hostile:
             "name": name,
             "version": "1",
             "chainId": 1,
-            "verifyingContract": self.world.machine.addresses[contract],
+            "verifyingContract": self.run.machine.addresses[contract],
         }
-        if signer not in self.world.bad_addresses or signer not in self.world.stage.keys:
+        if signer not in self.run.bad_addresses or signer not in self.run.stage.keys:
             raise Nothing
-        key = self.world.stage.keys[signer]
+        key = self.run.stage.keys[signer]
         return bytes(key.sign_message(encode_typed_data(domain, types, message)).signature)
 
 
@@ -587,20 +587,20 @@ def _among(*values: Any) -> Callable[[Hostile], Any]:
 
 def _round_id(h: Hostile) -> int:
     job = h.so_far["job_id"]
-    newest = h.world.newest.get(job, 0)
+    newest = h.run.newest.get(job, 0)
     return newest if h.rng.random() < 0.9 else h.rng.randint(0, newest)
 
 
 MAKERS: dict[str, Callable[[Hostile], Any]] = {
     # Live things
-    "job_id": lambda h: h.newest(sorted(h.world.jobs)),
+    "job_id": lambda h: h.newest(sorted(h.run.jobs)),
     "round_id": _round_id,
     "node_id": Hostile.own_node,
     "verifier_id": Hostile.own_verifier,
-    "task_id": lambda h: h.newest(h.world.tasks),
+    "task_id": lambda h: h.newest(h.run.tasks),
     "lane": Hostile.lane,
-    "report_id": lambda h: h.newest(list(h.world.reports)),
-    "op_id": lambda h: h.newest(h.world.operations),
+    "report_id": lambda h: h.newest(list(h.run.reports)),
+    "op_id": lambda h: h.newest(h.run.operations),
     "result_hash": Hostile.result_hash,
     "place": Hostile.place,
     "verifiers": lambda h: h.snapshot()[0],
@@ -644,7 +644,7 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "classes": _among(0, 1, 1, 3, 4, 255),
     "units": _among(1, 6_000, 1_000_000),
     "score": _among(1, 10**6),
-    "offence_time": lambda h: h.world.machine.time,
+    "offence_time": lambda h: h.run.machine.time,
     "routine": _among(0, 60),
     "governance": _among(0, 3_600),
     "threshold_": _among(1, 2, 3),
@@ -684,8 +684,8 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "selector": _const(b"\x01\x02\x03\x04"),
     **dict.fromkeys(("checkpoint", "contributors_root", "scores_root", "r", "s"), _const(EVIDENCE)),
     "new_model": Hostile.model,
-    "deadline": lambda h: h.world.machine.time,
-    "seen_block": lambda h: h.world.machine.block - 1,
+    "deadline": lambda h: h.run.machine.time,
+    "seen_block": lambda h: h.run.machine.block - 1,
     # revm's own hash of a block that it has no chain for, or that of another branch.
     "seen_hash": lambda h: h.any_of([keccak(text=str(h.so_far["seen_block"])), EVIDENCE]),
     "v": _const(27),
@@ -703,7 +703,7 @@ MAKERS: dict[str, Callable[[Hostile], Any]] = {
     "cut_amounts": _const([ZOO]),
     "stakes": _const([ZOO]),
     "aggregators": lambda h: [h.own_node()],
-    "members_": lambda h: [p.owner for p in h.world.role("member", True)],
+    "members_": lambda h: [p.owner for p in h.run.role("member", True)],
     # Structs
     "terms": Hostile.terms,
     "bounds": _const((1, 2**127, 1, 0)),
@@ -726,9 +726,9 @@ SPECIAL: dict[tuple[str, str], Callable[[Hostile], Any]] = {
     ("scores.commit_scores_on", "commitment"): Hostile.row_commitment,
     ("reports.announce_report", "digest"): Hostile.found,
     ("reports.open_announcement", "node_id"): Hostile.target,
-    ("reports.expire_announcement", "digest"): lambda h: h.newest(list(h.world.announced)),
+    ("reports.expire_announcement", "digest"): lambda h: h.newest(list(h.run.announced)),
     ("results.announce_challenge", "digest"): Hostile.found,
-    ("results.expire_announcement", "digest"): lambda h: h.newest(list(h.world.announced)),
+    ("results.expire_announcement", "digest"): lambda h: h.newest(list(h.run.announced)),
     ("rounds.seat", "nodes"): lambda h: h.seen().candidates[0],
     ("rounds.seat", "scores"): lambda h: h.seen().candidates[1],
     ("scores.close_scoring", "nodes"): lambda h: h.seen().nodes,

@@ -17,7 +17,7 @@ from tests.contracts.fuzz.books import Books, Verdict
 from tests.contracts.fuzz.honest import Honest
 from tests.contracts.fuzz.hostile import ANY, RUSH, STEP, TICK, WAIT, Action, Hostile
 from tests.contracts.fuzz.machine import Event
-from tests.contracts.fuzz.world import PLAIN, SCORED, Context, Stage, World, coalition
+from tests.contracts.fuzz.run import PLAIN, SCORED, Context, Run, Stage, coalition
 from tests.stage.contracts.system import ZOO
 
 LENGTH = 60
@@ -121,10 +121,10 @@ def perform(stage: Stage, play: Play, choose: Choice | None = None) -> Played:
     point = stage.machine.snapshot()
     try:
         job = SCORED if play.seed % 3 == 0 else PLAIN
-        world = World(stage, coalition(stage, Random(play.seed)), job)
-        honest = Honest(world)
-        hostile = Hostile(world, honest, choose)
-        books = Books(world)
+        run = Run(stage, coalition(stage, Random(play.seed)), job)
+        honest = Honest(run)
+        hostile = Hostile(run, honest, choose)
+        books = Books(run)
         done: set[str] = set()
         last = ""
         for action in play.actions:

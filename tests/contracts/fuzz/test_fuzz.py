@@ -14,17 +14,17 @@ from tests.contracts.fuzz.honest import EVIDENCE, Honest
 from tests.contracts.fuzz.hostile import Hostile, gaps
 from tests.contracts.fuzz.known import KNOWN
 from tests.contracts.fuzz.machine import Machine, copied
-from tests.contracts.fuzz.search import Play, Search, perform, wind_up
-from tests.contracts.fuzz.world import (
+from tests.contracts.fuzz.run import (
     PLAIN,
     WRONG,
     Person,
+    Run,
     Stage,
-    World,
     coalition,
     peopled,
     set_stage,
 )
+from tests.contracts.fuzz.search import Play, Search, perform, wind_up
 from tests.stage.contracts.clock import mine
 from tests.stage.contracts.system import CHALLENGE, INVALID, REWARD, ZOO, Codes, System
 from tests.stage.contracts.tasks import AGREED
@@ -46,10 +46,10 @@ def stage(on_boa: tuple[System, tuple[Person, ...]]) -> Stage:
 def test_every_external_function_can_be_called_by_hostile_people(stage: Stage) -> None:
     """A new function with a parameter that nothing makes fails here: give it a maker."""
     assert gaps(stage.machine.functions) == []
-    world = World(stage, coalition(stage, Random(1)))
+    run = Run(stage, coalition(stage, Random(1)))
     search = Search(stage, 1)
     assert set(search.titles) == {t for t, f in stage.machine.functions.items() if not f.view}
-    assert Hostile(world, Honest(world)).senders()
+    assert Hostile(run, Honest(run)).senders()
 
 
 def test_the_machine_answers_as_titanoboa(on_boa: tuple[System, tuple[Person, ...]]) -> None:
@@ -78,10 +78,10 @@ def test_nobody_loses_where_hostile_people_do_nothing(stage: Stage, seed: int) -
 
 def test_a_theft_is_seen_on_both_sides(stage: Stage) -> None:
     point = stage.machine.snapshot()
-    world = World(stage, frozenset({"stranger 0"}))
-    books = Books(world)
-    thief, victim = world.bad[0].owner, world.role("trainer")[0]
-    world.send(victim.owner, "token.transfer", thief, 5 * ZOO)
+    run = Run(stage, frozenset({"stranger 0"}))
+    books = Books(run)
+    thief, victim = run.bad[0].owner, run.role("trainer")[0]
+    run.send(victim.owner, "token.transfer", thief, 5 * ZOO)
     verdict = books.verdict()
     stage.machine.revert(point)
     assert (verdict.profit, verdict.losers) == (5 * ZOO, ((victim.name, 5 * ZOO),))
@@ -92,23 +92,23 @@ def test_honest_people_undo_a_lie_of_more_than_two_thirds(stage: Stage, lie: str
     """Three verifiers of four lie: whom it hurts objects, and the committee decides."""
     point = stage.machine.snapshot()
     liars = frozenset(p.name for p in stage.roles["verifier"][1:])
-    world = World(stage, liars | {"stranger 0"})
-    honest, books = Honest(world), Books(world)
+    run = Run(stage, liars | {"stranger 0"})
+    honest, books = Honest(run), Books(run)
     if lie == "a task's result":
-        while not (world.tasks and world.ask("tasks.task", 1).status == AGREED):
+        while not (run.tasks and run.ask("tasks.task", 1).status == AGREED):
             honest.turn()
-        assert world.send(world.role("stranger", True)[0].owner, "appeals.appeal", 1).ok
-        nodes, weights = world.verdicts[1]
-        for p in world.role("verifier", True):
+        assert run.send(run.role("stranger", True)[0].owner, "appeals.appeal", 1).ok
+        nodes, weights = run.verdicts[1]
+        for p in run.role("verifier", True):
             vote = (1, nodes.index(p.node), nodes, weights, WRONG)
-            assert world.send(p.operator, "appeals.attest", *vote).ok
+            assert run.send(p.operator, "appeals.attest", *vote).ok
     else:
-        while not (world.rounds and world.ask("rounds.round", 1, 1).phase == CHALLENGE):
+        while not (run.rounds and run.ask("rounds.round", 1, 1).phase == CHALLENGE):
             honest.turn()
-        victim = world.rounds[1, 1].nodes[0]
-        for p in world.role("verifier", True):
+        victim = run.rounds[1, 1].nodes[0]
+        for p in run.role("verifier", True):
             said = (1, 1, p.node, victim, INVALID, EVIDENCE)
-            assert world.send(p.operator, "reports.report", *said).ok
+            assert run.send(p.operator, "reports.report", *said).ok
     wind_up(honest)
     verdict = books.verdict()
     stage.machine.revert(point)

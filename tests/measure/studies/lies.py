@@ -20,7 +20,7 @@ from rich.console import Console
 
 from agents.jobs.deterrence import checking, honest
 from agents.protocol.draw import draw, lots
-from agents.protocol.exposure import Exposure, exposures, lasting_loss
+from agents.protocol.draw_chance import Exposure, exposures, lasting_loss
 from agents.protocol.numbers import ZOO
 from agents.protocol.slashing import DEFAULTS
 from tests.measure.rows import text_table

@@ -62,6 +62,7 @@ from tests.stage.chain.people import (
     People,
     found,
 )
+from tests.stage.forked import forked
 from tests.stage.memory.honest_round import DEVICE, HonestWork, make_work, noise
 from tests.stage.memory.tiny_specs import tiny_model
 
@@ -122,12 +123,12 @@ class FinishedJob:
         return audit_job(network, store or self.store, job, **{"receipts": False, **options})
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """`ape run audit` in a process of its own, as torch's settings demand."""
+        """`ape run audit` as the program that it is."""
         return subprocess.run(
             [
                 *(sys.executable, "-c", "from scripts.audit import cli; cli()"),
-                *("--rpc", self.url, "--deployment", str(self.deployment)),
-                *("--store", str(self.store.root), *arguments),
+                *self._sources,
+                *arguments,
             ],
             capture_output=True,
             text=True,
@@ -135,6 +136,16 @@ class FinishedJob:
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             timeout=120,
         )
+
+    def forked(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`ape run audit` in a process of its own, as torch's settings demand."""
+        return forked("audit", *self._sources, *arguments)
+
+    @property
+    def _sources(self) -> list[str]:
+        """The options that say where the chain and the store are."""
+        where = ["--rpc", self.url, "--deployment", str(self.deployment)]
+        return [*where, "--store", str(self.store.root)]
 
     def node(self, name: str) -> int:
         return self.people.nodes[name].node_id

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol.draw import CERTAIN, lots
-from agents.protocol.exposure import FINDINGS, MARGIN, Exposure, exposures, lasting_loss
+from agents.protocol.draw_chance import FINDINGS, MARGIN, Exposure, exposures, lasting_loss
 from agents.protocol.numbers import ZOO, Violation
 from agents.protocol.slashing import DEFAULTS, NO_ROW, Offender, Row, reporter_share, slash_amount
 

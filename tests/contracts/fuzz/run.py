@@ -223,7 +223,7 @@ def right_result(spec: bytes) -> bytes:
 Context = tuple[int, int]
 
 
-class World:
+class Run:
     """One play: who is hostile, and everything that was seen."""
 
     def __init__(self, stage: Stage, hostile: frozenset[str], job: int = PLAIN) -> None:
