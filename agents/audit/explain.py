@@ -346,9 +346,7 @@ class Explainer:
         return steps
 
     @staticmethod
-    def _shared(
-        cut: Term, cuts: Mapping[int, int], factors: Mapping[int, int], node: int
-    ) -> Step:
+    def _shared(cut: Term, cuts: Mapping[int, int], factors: Mapping[int, int], node: int) -> Step:
         """How the verifiers of a scored round share their cuts by trust."""
         factor = Term("trust factor", factors[node], "of 10,000")
         counted = sum(own for one, own in cuts.items() if factors[one])

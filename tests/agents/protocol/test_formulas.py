@@ -47,7 +47,7 @@ def test_shared_cuts__by_hand() -> None:
 
 @given(st.integers(0, 10_000), st.integers(1, 3))
 def test_shared_cuts__up_to_a_third__never_more_than_by_the_square(trust: int, nodes: int) -> None:
-    """Whoever has a third of the cuts or less, and agrees by its trust where the others agree fully,
+    """Whoever has a third of the cuts or less, where the others agree fully and it by its trust,
     keeps no more than the square of its trust."""
     cuts = dict.fromkeys(range(9), 10**18)
     factors = {n: cut_factor(trust if n < nodes else BPS, BPS) for n in cuts}
