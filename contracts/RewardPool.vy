@@ -43,7 +43,6 @@ RESERVED: constant(uint256) = 1
 DISTRIBUTING: constant(uint256) = 2
 CLOSED: constant(uint256) = 3
 
-BPS: constant(uint256) = 10_000
 # Phase of a round in which a node may still commit.
 COMMIT: constant(uint256) = 1
 MAX_RETAINED: constant(uint256) = 32
@@ -398,11 +397,11 @@ def start_distribution(
     for node_id: uint256 in cut_nodes:
         payout: address = payouts[index]
         amount: uint256 = cut_amounts[index]
+        # Those that count get no more than `counted` together.
         if adopted and index != 0:
             amount *= factors[index]
             if amount != 0:
                 amount = amount * counted // weighed
-        # Those that count get no more than `counted` together.
         remaining -= amount
         if amount != 0 and locked >> index & 1 != 0:
             kept += amount
