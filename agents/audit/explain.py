@@ -350,7 +350,7 @@ class Explainer:
         """How the verifiers of a scored round share their cuts by trust."""
         factor = Term("trust factor", factors[node], "of 10,000")
         counted = sum(own for one, own in cuts.items() if factors[one])
-        weighed = sum(own * factors[one] for one, own in cuts.items()) // BPS
+        weighed = sum(own * factors[one] for one, own in cuts.items())
         return Step(
             Term("earned", shared_cuts(cuts, factors)[node], "ZOO"),
             "cut x trust factor x cuts that count / the same by their factors",
@@ -358,7 +358,7 @@ class Explainer:
                 cut,
                 factor,
                 Term("cuts that count", counted, "ZOO"),
-                Term("the same by their factors", weighed, "ZOO"),
+                Term("the same by their factors", weighed, "of 10,000 x 1e18 ZOO"),
             ),
         )
 
