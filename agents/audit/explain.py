@@ -358,7 +358,7 @@ class Explainer:
                 cut,
                 factor,
                 Term("cuts that count", counted, "ZOO"),
-                Term("the same by their factors", weighed, "x 1e-22 ZOO"),
+                Term("the same by their factors", weighed),
             ),
         )
 
