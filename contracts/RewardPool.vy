@@ -43,7 +43,6 @@ RESERVED: constant(uint256) = 1
 DISTRIBUTING: constant(uint256) = 2
 CLOSED: constant(uint256) = 3
 
-BPS: constant(uint256) = 10_000
 # Phase of a round in which a node may still commit.
 COMMIT: constant(uint256) = 1
 MAX_RETAINED: constant(uint256) = 32
@@ -339,10 +338,11 @@ def start_distribution(
     @dev A node may appear in several cuts. The cut of a node without payout address stays in the
          pool, that of a node with a lock is held. A zero total is a round that pays no trainer:
          `distribute` then always reverts.
-         In an adopted job every cut but the first is scaled by `cut_factors` of the verifier, and
-         what that leaves goes to the trainers. If the round has a consensus, its sum replaces
-         `total_contribution`; else the sum of what the newest consensus gives `nodes`, unless that
-         is zero.
+         In an adopted job the cuts but the first are shared anew by `cut_factors`: those of the
+         verifiers that count are divided in proportion to cut and factor, and those of the others
+         go to the trainers, with what rounding leaves. If the round has a consensus, its sum
+         replaces `total_contribution`; else the sum of what the newest consensus gives `nodes`,
+         unless that is zero.
          Reverts: "pool: not results", "pool: not reserved", "pool: already distributing",
          "pool: closed", "pool: length mismatch", "pool: cuts too high", "scores: open".
     @param job_id The job.
@@ -375,19 +375,34 @@ def start_distribution(
         total = total_contribution
 
     remaining: uint256 = self._pools[job_id][round_id].amount
+    left: uint256 = remaining
+    # Of the cuts that count: their sum, and the same by their factors.
+    counted: uint256 = 0
+    weighed: uint256 = 0
+    index: uint256 = 0
+    for amount: uint256 in cut_amounts:
+        assert amount <= left, "pool: cuts too high"
+        left = unsafe_sub(left, amount)
+        if adopted and index != 0 and factors[index] != 0:
+            counted += amount
+            weighed += amount * factors[index]
+        index = unsafe_add(index, 1)
+
     paid: uint256 = 0
     kept: uint256 = 0
     payouts: DynArray[address, 128] = []
     locked: uint256 = 0
     payouts, locked = staticcall INodeRegistry(registry).payees(cut_nodes)
-    index: uint256 = 0
+    index = 0
     for node_id: uint256 in cut_nodes:
         payout: address = payouts[index]
         amount: uint256 = cut_amounts[index]
-        assert amount <= remaining, "pool: cuts too high"
+        # Those that count get no more than `counted` together.
         if adopted and index != 0:
-            amount = amount * factors[index] // BPS
-        remaining = unsafe_sub(remaining, amount)
+            amount *= factors[index]
+            if amount != 0:
+                amount = amount * counted // weighed
+        remaining -= amount
         if amount != 0 and locked >> index & 1 != 0:
             kept += amount
             self._hold(job_id, round_id, node_id, amount)

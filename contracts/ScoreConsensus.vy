@@ -23,10 +23,10 @@
           the round can't be finalized, and one that is void can't be scored.
         - Whoever has a consensus is paid by it, whether or not the result names it. A round without
           a consensus is paid by the newest one before it, among those that its result names.
-        - A verifier's trust is its agreement with the consensus, averaged over rounds. Its square
-          scales the verifier's cut, relative to the most trusted one that revealed in the round, so
-          that the first step away from the others costs more than it moves; who revealed nothing
-          earns no cut. Whoever commits and stays silent agrees with nothing.
+        - A verifier's trust is its agreement with the consensus, averaged over rounds. Verifiers
+          share their cuts in proportion to its cube, so that the first step away from the others
+          costs more than it moves, and no cut is lost where honest draws differ; who revealed
+          nothing earns none. Whoever commits and stays silent agrees with nothing.
         - A vector that is provably false (the record it names denies it, or states losses that
           public data deny) costs its verifier stake: the Coordinator overrules it.
 @custom:kill The owner (the Coordinator) may pause `adopt` and the opening of a scoring. Rounds are
@@ -640,12 +640,12 @@ def cut_factors(
     job_id: uint256, round_id: uint256, verifiers: DynArray[uint256, 128]
 ) -> DynArray[uint256, 128]:
     """
-    @notice The part of its cut that each of some verifiers earns in a round, before the next one is
-            closed. In a scored round the square of its trust relative to the best of those that
-            revealed, all if the best is zero; nothing for one that did not reveal. In a round
-            without consensus all for those that revealed and nothing for others, but all for
-            everybody when no scoring was opened and opening one is paused, and in a job that isn't
-            adopted.
+    @notice What the cut of each of some verifiers counts in a round, before the next one is
+            closed: the RewardPool shares the cuts of those that count by it. In a scored round the
+            cube of its trust relative to the best of those that revealed, all if the best is zero;
+            nothing for one that did not reveal. In a round without consensus all for those that
+            revealed and nothing for others, but all for everybody when no scoring was opened and
+            opening one is paused, and in a job that isn't adopted.
     @param job_id The job.
     @param round_id The round.
     @param verifiers Their node ids.
@@ -666,7 +666,7 @@ def cut_factors(
             factor = BPS
             if scoring >> _TOTAL != 0 and best != 0:
                 trust: uint256 = self._trust(job_id, verifier)
-                factor = BPS * trust * trust // (best * best)
+                factor = BPS * trust**3 // best**3
         factors.append(factor)
     return factors
 

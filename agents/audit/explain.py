@@ -9,7 +9,7 @@ read; `agents.audit.replay` goes on from the contributions to the bytes behind t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from agents.audit.chain.carry import pool_of
@@ -20,7 +20,7 @@ from agents.audit.chain.stakes import StakeBook
 from agents.audit.chain.votes import Tally, check_votes
 from agents.audit.sources.findings import Difference, Part
 from agents.audit.sources.record import Record, place
-from agents.protocol.formulas import Split
+from agents.protocol.formulas import Split, shared_cuts
 from agents.protocol.numbers import BPS, NOBODY, Phase, Violation
 from agents.runtime.contracts import Event
 from agents.runtime.errors import ConfigError
@@ -332,8 +332,8 @@ class Explainer:
         all_ = Term("verifiers' part", base.result.value * bps // BPS, "ZOO")
         weight = Term("its weight", weights[node], "ZOO")
         attested = Term("attested weight", sum(weights.values()), "ZOO")
-        full = all_.value * weight.value // attested.value
-        cut = Term("cut", full, "ZOO")
+        cuts = {one: all_.value * own // attested.value for one, own in weights.items()}
+        cut = Term("cut", cuts[node], "ZOO")
         steps = [
             *self._pool_steps(found),
             base,
@@ -341,10 +341,26 @@ class Explainer:
             Step(cut, "verifiers' part x its weight / attested weight", (all_, weight, attested)),
         ]
         if found.scored is not None:
-            factor = Term("trust factor", found.scored.factor(node, found.spared), "of 10,000")
-            earned = Term("earned", full * factor.value // BPS, "ZOO")
-            steps.append(Step(earned, "cut x trust factor", (cut, factor)))
+            factors = {one: found.scored.factor(one, found.spared) for one in cuts}
+            steps.append(self._shared(cut, cuts, factors, node))
         return steps
+
+    @staticmethod
+    def _shared(cut: Term, cuts: Mapping[int, int], factors: Mapping[int, int], node: int) -> Step:
+        """How the verifiers of a scored round share their cuts by trust."""
+        factor = Term("trust factor", factors[node], "of 10,000")
+        counted = sum(own for one, own in cuts.items() if factors[one])
+        weighed = sum(own * factors[one] for one, own in cuts.items())
+        return Step(
+            Term("earned", shared_cuts(cuts, factors)[node], "ZOO"),
+            "cut x trust factor x cuts that count / the same by their factors",
+            (
+                cut,
+                factor,
+                Term("cuts that count", counted, "ZOO"),
+                Term("the same by their factors", weighed),
+            ),
+        )
 
     def _training(self, found: _Round, node: int) -> list[Step]:
         split = found.split

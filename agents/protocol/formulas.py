@@ -319,8 +319,8 @@ def split(
         reward: the whole pool, in 1e-18 ZOO: the reward of a round and what earlier rounds carried.
         attesters: weight by verifier, in the order of attestation.
         contributions: of the nodes that the result names, and the parts of all that is paid.
-        factors: of a job that adopted ScoreConsensus: the part of its cut that each attester
-            earns, in 1/10,000.
+        factors: of a job that adopted ScoreConsensus: what the cut of each attester counts, in
+            1/10,000.
         scores: by node, if scores pay the round: its consensus, or, of the nodes that the result
             names, the newest one before it.
         for_trainers: the part of the pool that no cut is taken of.
@@ -328,16 +328,26 @@ def split(
     cut_from = reward - for_trainers
     for_verifiers = cut_from * verifier_bps // BPS
     attested = sum(attesters.values())
-    cuts = [(proposer, cut_from * aggregator_bps // BPS)]
-    for node, stake in attesters.items():
-        cut = for_verifiers * stake // attested
-        cuts.append((node, cut if factors is None else cut * factors[node] // BPS))
+    own = {node: for_verifiers * stake // attested for node, stake in attesters.items()}
+    verifiers = own if factors is None else shared_cuts(own, factors)
+    cuts = [(proposer, cut_from * aggregator_bps // BPS), *verifiers.items()]
     left = reward - sum(amount for _, amount in cuts)
     paid = contributions if scores is None else dict(sorted(scores.items()))
     parts = {node: part for node, part in paid.items() if part}
     total = sum(parts.values())
     shares = {node: left * part // total for node, part in parts.items()}
     return Split(tuple(cuts), left, total, parts, shares)
+
+
+def shared_cuts(cuts: Mapping[int, int], factors: Mapping[int, int]) -> dict[int, int]:
+    """RewardPool.start_distribution: those whose factor is not zero share their cuts in proportion
+    to cut and factor; the others have none."""
+    counted = sum(cut for node, cut in cuts.items() if factors[node])
+    weighed = sum(cut * factors[node] for node, cut in cuts.items())
+    return {
+        node: cut * factors[node] * counted // weighed if weighed else 0
+        for node, cut in cuts.items()
+    }
 
 
 def fee_shares(fee: int) -> tuple[int, int]:

@@ -72,9 +72,11 @@ def next_trust(old: int | None, newest: int) -> int:
 
 
 def cut_factor(trust: int, best: int) -> int:
-    """The part of its cut, in 1/10,000, of a validator that revealed; all when the best is zero.
+    """What the cut of a validator that revealed counts, in 1/10,000; all when the best is zero.
 
-    Squared: who gives less than the others to a part of the nodes moves the medians in proportion,
-    and loses twice the proportion of its cut.
+    Cubed, because cuts are shared by it (`agents.protocol.formulas.shared_cuts`): who gives less
+    than the others to a part of the nodes moves the medians in proportion. With a third of the cuts
+    it keeps 3 t^3 / (2 + t^3) of its own where it agrees by t and the others fully, which is never
+    more than t^2: it loses twice the proportion.
     """
-    return BPS * trust * trust // (best * best) if best else BPS
+    return BPS * trust**3 // best**3 if best else BPS

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from agents.runtime.files import SPEC_BYTES, read_yaml
 from agents.storage.durable import write_atomic
 from agents.tasks.contract import Tasks
 from scripts._attacks.attack import Attack
-from scripts._attacks.catalogue import FAMILIES, honest_rows, play
+from scripts._attacks.catalogue import FAMILIES, attacks, honest_rows, play
 from scripts._attacks.deployed import deployed, with_terms
 from scripts._attacks.embedded import Refused
 from scripts._attacks.honest import fairly_paid
@@ -60,10 +61,12 @@ def run(
     if given.get("judges") is not None:
         of_tasks = replace(of_tasks, judges=given["judges"])
     steps = Console(stderr=True)
+    due = [one for one in attacks(of_tasks) if one.family in (families or FAMILIES)]
     with steps.status("Deploying the contracts") as status:
+        places = count(1)
 
         def begun(attack: Attack) -> None:
-            status.update(f"{attack.family}: {attack.name}")
+            status.update(f"{next(places)} of {len(due)}, {attack.family}: {attack.name}")
 
         try:
             found = list(play(numbers, families or FAMILIES, begun, of_tasks))

@@ -74,7 +74,7 @@ class Scored:
         return (self.stood, parts) if parts else (0, None)
 
     def factor(self, verifier: int, spared: bool) -> int:
-        """The part of its cut that an attester earned. `spared`: no scoring could be opened."""
+        """What an attester's cut counts, in 1/10,000. `spared`: no scoring could be opened."""
         if not self.opened and spared:
             return BPS
         if verifier not in self.vectors:

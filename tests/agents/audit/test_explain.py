@@ -85,7 +85,7 @@ def test_explained__of_a_scored_job_too(scored: FinishedScoredJob) -> None:
         forfeits = record.of("CarriedForfeited")
         total += Counter({e.args["treasury"]: e.args["amount"] for e in forfeits})
         factors += sum(
-            step.formula == "cut x trust factor"
+            step.formula.startswith("cut x trust factor")
             for explained in found
             for node in explained.nodes
             for payment in node.payments

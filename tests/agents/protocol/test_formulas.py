@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol import formulas
+from agents.protocol.median import cut_factor
+from agents.protocol.numbers import BPS
 
 
 def test_split_by_scores_by_hand() -> None:
@@ -21,12 +23,12 @@ def test_split_by_scores_by_hand() -> None:
         factors={1: 5_000, 2: 0},
         scores={6: 30_000, 7: 10_000},
     )
-    assert scored.cuts == ((9, 50), (1, 30), (2, 0))
-    assert scored.trainer_amount == 920
+    assert scored.cuts == ((9, 50), (1, 60), (2, 0))
+    assert scored.trainer_amount == 890
     assert scored.total == 40_000
     assert scored.parts == {6: 30_000, 7: 10_000}
-    assert scored.shares == {6: 690, 7: 230}
-    assert scored.paid == 1_000
+    assert scored.shares == {6: 667, 7: 222}
+    assert scored.paid == 999
 
 
 def test_split__pay_of_earlier_rounds_for_trainers__is_not_cut() -> None:
@@ -35,23 +37,42 @@ def test_split__pay_of_earlier_rounds_for_trainers__is_not_cut() -> None:
     assert found.shares == {5: 470, 6: 470}
 
 
+def test_shared_cuts__by_hand() -> None:
+    """What one loses the other has, but for a unit; who does not count leaves its cut."""
+    assert formulas.shared_cuts({1: 60, 2: 40}, {1: 10_000, 2: 2_500}) == {1: 85, 2: 14}
+    assert formulas.shared_cuts({1: 60, 2: 40}, {1: 7, 2: 7}) == {1: 60, 2: 40}
+    assert formulas.shared_cuts({1: 60, 2: 40}, {1: 0, 2: 1}) == {1: 0, 2: 40}
+    assert formulas.shared_cuts({1: 60, 2: 40}, {1: 0, 2: 0}) == {1: 0, 2: 0}
+
+
+@given(st.integers(0, 10_000), st.integers(1, 3))
+def test_shared_cuts__up_to_a_third__never_more_than_by_the_square(trust: int, nodes: int) -> None:
+    """Whoever has a third of the cuts or less, where the others agree fully and it by its trust,
+    keeps no more than the square of its trust."""
+    cuts = dict.fromkeys(range(9), 10**18)
+    factors = {n: cut_factor(trust if n < nodes else BPS, BPS) for n in cuts}
+    kept = sum(formulas.shared_cuts(cuts, factors)[n] for n in range(nodes))
+    assert kept * BPS**2 <= nodes * 10**18 * trust**2
+
+
 @given(
     st.dictionaries(st.integers(1, 9), st.integers(1, 10**20), min_size=1),
     st.dictionaries(st.integers(10, 19), st.integers(0, 10**6)),
     st.dictionaries(st.integers(10, 19), st.integers(1, 65_535), min_size=1),
-    st.integers(0, 10_000),
+    st.lists(st.integers(0, 10_000), min_size=9, max_size=9),
     st.integers(0, 10**22),
 )
 def test_no_split_pays_more_than_the_pool(
     attesters: dict[int, int],
     contributions: dict[int, int],
     scores: dict[int, int],
-    factor: int,
+    factors: list[int],
     reward: int,
 ) -> None:
-    factors = dict.fromkeys(attesters, factor)
-    found = formulas.split(reward, 1_000, 500, 20, attesters, contributions, factors, scores)
+    counts = {node: factors[node - 1] for node in attesters}
+    found = formulas.split(reward, 1_000, 500, 20, attesters, contributions, counts, scores)
     assert 0 <= found.paid <= reward
+    assert found.trainer_amount >= reward - reward * 1_500 // 10_000
 
 
 @pytest.mark.parametrize(("fee", "shares"), [(0, (0, 0)), (1, (0, 1)), (10, (5, 5)), (11, (5, 6))])

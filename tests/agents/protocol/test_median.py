@@ -204,8 +204,8 @@ def test_trust__of_a_persistent_outlier__dies_out() -> None:
 
 
 def test_cut_factor__by_hand() -> None:
-    assert cut_factor(5_000, 10_000) == 2_500
+    assert cut_factor(5_000, 10_000) == 1_250
     assert cut_factor(5_000, 5_000) == BPS
-    assert cut_factor(3, 4) == 5_625
+    assert cut_factor(3, 4) == 4_218
     assert cut_factor(0, 0) == BPS  # nobody is better than anybody
     assert cut_factor(0, 1) == 0

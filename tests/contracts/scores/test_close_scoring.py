@@ -182,7 +182,7 @@ def test_trust__persistent_outlier_falls_and_the_majority_stays(stage: ScoreStag
     share = BPS * 15_535 // SCALE
     first = (7 * BPS + 3 * share) // 10
     trusts = [BPS, first, (7 * first + 3 * share) // 10]
-    assert factors == [trust * trust // BPS for trust in trusts]
+    assert factors == [trust**3 // BPS**2 for trust in trusts]
 
 
 def test_trust__silence_after_a_commitment_is_no_agreement(stage: ScoreStage) -> None:

@@ -42,6 +42,12 @@ def split(shares: Sequence[int], amount: int) -> list[int]:
     return [amount * share // sum(shares) for share in shares]
 
 
+def by_trust(*trusts: int) -> list[int]:
+    """The verifiers' cuts, all of one weight, that are shared by the cube of trust."""
+    each, best = VERIFIER_CUT // len(trusts), max(trusts)
+    return split([BPS * trust**3 // best**3 for trust in trusts], len(trusts) * each)
+
+
 def test_scored_round__pays_the_consensus_whatever_the_result_says(stage: ScoreStage) -> None:
     round_id = stage.to_scored(HONEST, HONEST, HONEST)
     stage.finish(round_id, contributions=[1, 10**20, 1])
@@ -71,15 +77,37 @@ def test_scored_round__events_tell_the_amounts(stage: ScoreStage) -> None:
     assert cuts == [proposer_paid(stage), *verifiers_paid(stage)]
 
 
-def test_distrusted_verifier__what_it_loses_goes_to_the_trainers(stage: ScoreStage) -> None:
+def test_distrusted_verifier__what_it_loses_goes_to_the_other_verifiers(stage: ScoreStage) -> None:
     round_id = stage.to_scored(HONEST, HONEST, LIE)
     stage.finish(round_id)
+    paid = verifiers_paid(stage)
+    assert paid == by_trust(BPS, BPS, BPS * 15_535 // SCALE)
+    assert 0 <= VERIFIER_CUT - sum(paid) < 6  # what rounding leaves
+    assert paid[2] < VERIFIER_CUT // 3 < paid[0]
+    assert trainers_paid(stage) == split(HONEST, REWARD - PROPOSER_CUT - sum(paid))
+    check_money(stage)
+
+
+def test_honest_draws_that_differ__lose_no_cut(stage: ScoreStage) -> None:
+    """Three vectors at different distances: the closest has the most, and all together theirs."""
+    rows = [[30_000, 20_000, 15_535], [29_000, 21_000, 15_535], [33_000, 17_000, 15_535]]
+    round_id = stage.to_scored(*rows)
+    trusts = [stage.scores.trust_of(1, p.node_id) for p in stage.verifiers]
+    assert len(set(trusts)) == 3
+    stage.finish(round_id)
+    assert verifiers_paid(stage) == by_trust(*trusts)
+    assert 0 <= VERIFIER_CUT - sum(verifiers_paid(stage)) < 6
+    check_money(stage)
+
+
+def test_silent_verifier__its_cut_goes_to_the_trainers(stage: ScoreStage) -> None:
+    """Nobody gains by another's silence but those who trained."""
+    round_id = stage.job.to_aggregate()
+    stage.score(round_id, [HONEST, HONEST, HONEST], silent=[2])
+    stage.finish(round_id)
     each = VERIFIER_CUT // 3
-    trust = BPS * 15_535 // SCALE
-    factor = trust * trust // BPS
-    assert verifiers_paid(stage) == [each, each, each * factor // BPS]
-    amount = REWARD - PROPOSER_CUT - sum(verifiers_paid(stage))
-    assert trainers_paid(stage) == split(HONEST, amount)
+    assert verifiers_paid(stage) == [each, each, 0]
+    assert trainers_paid(stage) == split(HONEST, REWARD - PROPOSER_CUT - 2 * each)
     check_money(stage)
 
 
@@ -203,9 +231,8 @@ def test_verifier_that_proposes__its_proposers_cut_is_not_scaled(stage: ScoreSta
     stage.job.propose(round_id, player=liar)
     stage.job.attest(round_id)
     stage.system.results.finalize(1, 1, stage.job.ids, stage.job.shares)
-    trust = BPS * 15_535 // SCALE
-    factor = trust * trust // BPS
-    assert verifiers_paid(stage)[2] == PROPOSER_CUT + VERIFIER_CUT // 3 * factor // BPS
+    own = by_trust(BPS, BPS, BPS * 15_535 // SCALE)[2]
+    assert verifiers_paid(stage)[2] == PROPOSER_CUT + own
     check_money(stage)
 
 

@@ -261,7 +261,7 @@ class JobModel:
             return 0
         if not sum(s.consensus) or not s.best:
             return BPS
-        return BPS * self.trusts[verifier] ** 2 // s.best**2
+        return BPS * self.trusts[verifier] ** 3 // s.best**3
 
     def finalize(self) -> None:
         need(self.can_finalize(), "results: not finalizable")
@@ -272,9 +272,14 @@ class JobModel:
         cut_from = self.pool - self.alone
         cuts = [(r.proposer, cut_from * TERMS["aggregator_bps"] // BPS)]
         attested = sum(self.weights[v] for v in r.attesters)
+        own, shared, by_trust = {}, 0, 0
         for verifier in r.attesters:
-            cut = cut_from * TERMS["verifier_bps"] // BPS * self.weights[verifier] // attested
-            cuts.append((verifier, cut * self.factor(verifier) // BPS))
+            part = cut_from * TERMS["verifier_bps"] // BPS * self.weights[verifier] // attested
+            own[verifier] = part * self.factor(verifier)
+            shared += part if self.factor(verifier) else 0
+            by_trust += own[verifier]
+        for verifier, part in own.items():
+            cuts.append((verifier, part * shared // by_trust if part else 0))
         amount = self.pool - sum(cut for _, cut in cuts)
         parts = {node: r.contribution(node) for node in r.listed}
         if sum(r.scoring.consensus):

@@ -75,7 +75,7 @@ SPEC: dict[str, Any] = {
     "eval_batches": 1,
     "audit_sample": 0,
 }
-"""As `cells-muon`; rounds, warm-up and model are `spec_of`'s."""
+"""As `cells-muon` was at first; rounds, warm-up and model are `spec_of`'s."""
 
 
 def spec_of(task: Task, rounds: int, **changes: Any) -> dict[str, Any]:
