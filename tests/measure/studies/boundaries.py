@@ -57,6 +57,8 @@ def at_32x(d_model: int) -> list[str]:
         f"residual:width={wide},anchor=false",
         f"subspace:width={wide}",
         f"residual:width={wide}",
+        f"residual:width={2 * wide},code=fp8",
+        f"residual:width={2 * wide},code=fp8,context=3",
         f"residual:width={2 * wide - 2},code=int8",
         f"residual:width={4 * wide - 4},code=int4",
     ]
