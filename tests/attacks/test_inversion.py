@@ -120,8 +120,12 @@ def test_adamw_hides_the_order_but_not_the_bytes(corpus: tuple[Guess, list[list[
 def test_with_noise_nothing_is_read(
     corpus: tuple[Guess, list[list[int]]], protect: Protection
 ) -> None:
+    """The noise is drawn from the system's secret generator, so no run is like another. In a rare
+    draw the attack names a frequent byte in every place, which reads nothing. So of each text the
+    middle of three draws counts."""
     guess, texts = corpus
-    results = np.array([attack(truth, protect) for truth in texts]).mean(0)
+    draws = [[attack(truth, protect) for truth in texts] for _ in range(3)]
+    results = np.median(draws, axis=0).mean(0)
     blind = np.array([(guess.f1(t), guess.in_place(t)) for t in texts]).mean(0)
     print(f"{protect.__name__}: F1 {results[0]:.3f}, in place {results[1]:.3f}; guessing "
           f"{blind[0]:.3f}, {blind[1]:.3f}; random sets {random_f1(texts):.3f}")  # fmt: skip
