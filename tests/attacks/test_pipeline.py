@@ -151,7 +151,7 @@ def paid_in_round(
 
 @pytest.mark.parametrize(
     ("by_reporter", "count", "gain", "audited"),
-    [(False, 1, 17.5, True), (True, 1, 0, False), (True, 2, 59.5, True)],
+    [(False, 1, 19.2, True), (True, 1, 0, False), (True, 2, 59.5, True)],
 )
 def test_lying_loss_in_a_round__what_cuts_an_honest_pay_has_its_author_checked(
     mined: MinedRound, by_reporter: bool, count: int, gain: float, audited: bool
