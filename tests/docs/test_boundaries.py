@@ -11,12 +11,15 @@ import pytest
 from scripts._figures.boundary_runs import Run
 from tests.measure.quality.task import CORPUS_SHA256
 from tests.measure.rows import END
-from tests.measure.studies.boundary_record import BEGIN, CONTROLS, DOCS, JSON, PAGE, Records
+from tests.measure.studies.boundary_record import CONTROLS, DOCS, JSON, PAGE, SETUPS, Records
 
 
-def test_the_table_and_the_curve_of_the_page_are_those_of_the_record(tmp_path: Path) -> None:
-    records = Records()
-    shown = PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
+@pytest.mark.parametrize("inner", SETUPS)
+def test_the_table_and_the_curve_of_the_page_are_those_of_the_record(
+    inner: str, tmp_path: Path
+) -> None:
+    records = Records(inner=inner)
+    shown = PAGE.read_text().partition(records.begin)[2].partition(END)[0]
     assert shown.strip() == records.table(), "python -m tests.measure.studies.boundaries --page"
     figure = records.figure()
     figure.write(tmp_path)

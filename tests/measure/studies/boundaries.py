@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import yaml
@@ -28,25 +29,32 @@ from agents.mechanisms.boundary import wire_ratio
 from scripts._figures.boundary_runs import Run, Setup, build, train_all
 from scripts._figures.text import BATCH, SEQ
 from tests.measure.rows import text_table
-from tests.measure.studies.boundary_record import CONTROLS, SETUP, VOCABULARY, Records, setup_of
+from tests.measure.studies.boundary_record import (
+    CONTROLS,
+    SETUPS,
+    VOCABULARY,
+    Records,
+    setup_of,
+)
 
-_BF16 = tuple(
-    f"{kind}:width={2 * SETUP.d_model // ratio}"
-    for kind, ratios in (
-        ("residual", (32, 128)),
-        ("subspace", (32, 128)),
-        ("bottleneck", (32, 128)),
-        ("residual", (4, 8, 16, 64)),
-    )
-    for ratio in ratios
-)
-_FP8 = tuple(
-    f"residual:width={4 * SETUP.d_model // ratio},code=fp8,context=3"
-    for ratio in (32, 128, 4, 8, 16, 64)
-)
-RECORDED = (*_BF16, *_FP8, "cut:context=3", f"residual:width={SETUP.d_model},context=3")
-"""What is recorded where no boundary is named: each kind at 32x and 128x, codes alone, the rest of
-the curve of `residual`, and the two controls of those with context."""
+
+def recorded(d_model: int) -> list[str]:
+    """What is recorded where no boundary is named: each kind at 32x and 128x, codes alone, the rest
+    of the curve of `residual`, and the two controls of those with context."""
+    widths = {
+        "bottleneck:width={}": 2,
+        "subspace:width={}": 2,
+        "residual:width={}": 2,
+        "residual:width={},code=fp8,context=3": 4,
+    }
+    ends = [name.format(w * d_model // r) for r in (32, 128) for name, w in widths.items()]
+    curve = [
+        name.format(w * d_model // r)
+        for name, w in widths.items()
+        if name.startswith("residual")
+        for r in (4, 8, 16, 64)
+    ]
+    return [*ends, "cut:context=3", f"residual:width={d_model},context=3", *curve]
 
 
 def at_32x(d_model: int) -> list[str]:
@@ -111,16 +119,21 @@ def main() -> None:
     parser.add_argument("--d-ff", type=int, help="default: twice the channels")
     parser.add_argument("--layers", default="1,1,1,1", help="blocks of each stage")
     parser.add_argument("--lr", type=float, default=3e-3)
-    parser.add_argument("--inner", default="adamw", help="inner optimizer, as a spec names it")
+    parser.add_argument(
+        "--inner", help="inner optimizer, as a spec names it: adamw, and with --record all recorded"
+    )
     parser.add_argument("--inner-option", action="append", default=[], help="name=value; repeats")
     options: Any = parser.parse_args()
     options.layers = tuple(int(part) for part in options.layers.split(","))
     if options.page:
-        Records().write_page()
+        for inner in SETUPS:
+            Records(inner=inner).write_page()
         return
     if options.record:
-        record(options)
+        for inner in [options.inner] if options.inner else SETUPS:
+            record(options, inner)
         return
+    options.inner = options.inner or "adamw"
     pairs = (one.partition("=") for one in options.inner_option)
     options.inner_options = {name: yaml.safe_load(value) for name, _, value in pairs}
     setup = Setup(
@@ -140,15 +153,15 @@ def main() -> None:
     Console(width=150).print(table(options, runs))
 
 
-def record(options: argparse.Namespace) -> None:
-    """Run what the record lacks, and write each run as it ends."""
-    records = Records()
+def record(options: argparse.Namespace, inner: str) -> None:
+    """Run what the record of an inner optimizer lacks, and write each run as it ends."""
+    records = Records(inner=inner)
     wanted = [
         (name, seed)
-        for name, seed in _wanted(options, options.boundary or RECORDED)
+        for name, seed in _wanted(options, options.boundary or recorded(records.setup.d_model))
         if seed not in records.of(name)
     ]
-    for name, seed, run in train_all(setup_of, wanted, options.workers):
+    for name, seed, run in train_all(partial(setup_of, inner=inner), wanted, options.workers):
         records.add(name, seed, run)
         _say(name, seed, run)
 

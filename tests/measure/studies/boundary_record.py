@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`docs/boundaries.json`: runs of one setup, boundary and seed each; the page's table and the
-curve of share against ratio are made from it."""
+"""`docs/boundaries.json`: runs of one setup, boundary and seed each; the page's tables and the
+curves of share against ratio are made from it."""
 
 from __future__ import annotations
 
@@ -23,42 +23,51 @@ from tests.measure.rows import put_between
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 JSON, PAGE = DOCS / "boundaries.json", DOCS / "pipeline.md"
-BEGIN = "<!-- boundaries -->"
 CONTROLS = ("none", "cut")
 VOCABULARY = 256
-SETUP = Setup(
-    tokens=1_048_576, d_model=64, lr=3e-3, inner="muon", inner_options={"lr_ratio": 3}, batch=16
-)
-"""What the recorded runs have in common: the rates are the best of `none`."""
+SETUPS = {
+    "muon": Setup(
+        tokens=1_048_576, d_model=64, lr=3e-3, inner="muon", inner_options={"lr_ratio": 3}, batch=16
+    ),
+    "adamw": Setup(tokens=1_048_576, d_model=128, lr=1.5e-3),
+}
+"""By inner optimizer, what the recorded runs have in common: the rates are the best of `none`."""
 BOUNDARY_RATIO = {"residual": 0.1}
-"""By kind, `boundary_ratio` of its runs; the others' matrices step like all."""
+"""By kind, `boundary_ratio` of its runs with Muon; the others' matrices step like all."""
 
 
-def setup_of(boundary: str) -> Setup:
+def setup_of(boundary: str, inner: str = "muon") -> Setup:
     """In which a boundary is recorded."""
-    kind = boundary.partition(":")[0]
-    own = {"boundary_ratio": BOUNDARY_RATIO[kind]} if kind in BOUNDARY_RATIO else {}
-    return replace(SETUP, inner_options={**SETUP.inner_options, **own})
-
-
-def _setting(boundary: str) -> Any:
-    return json.loads(json.dumps(asdict(setup_of(boundary))))
+    setup, kind = SETUPS[inner], boundary.partition(":")[0]
+    if inner != "muon" or kind not in BOUNDARY_RATIO:
+        return setup
+    own = {"boundary_ratio": BOUNDARY_RATIO[kind]}
+    return replace(setup, inner_options={**setup.inner_options, **own})
 
 
 class Records:
-    """What the file holds of runs in their boundary's setup; other runs are left as they are."""
+    """What the file holds of runs in their boundary's setup; other runs are left as they are.
 
-    def __init__(self, path: Path = JSON) -> None:
-        self.path, self.setup = path, SETUP
+    Attributes:
+        inner: the inner optimizer of the runs, a key of `SETUPS`.
+        begin: the mark of the page after which their table stands.
+    """
+
+    def __init__(self, path: Path = JSON, inner: str = "muon") -> None:
+        self.path, self.inner, self.setup = path, inner, SETUPS[inner]
+        self.begin = f"<!-- boundaries with {inner} -->"
         self._all: list[dict[str, Any]] = []
         if path.exists():
             self._all = json.loads(path.read_text())["runs"]
 
     def of(self, boundary: str) -> dict[int, dict[str, Any]]:
         """By seed what was recorded of a boundary."""
-        key = {"setup": _setting(boundary), "boundary": boundary}
+        key = {"setup": self._setting(boundary), "boundary": boundary}
         own = [one for one in self._all if {name: one[name] for name in key} == key]
         return {one["seed"]: one["result"] for one in own}
+
+    def _setting(self, boundary: str) -> Any:
+        return json.loads(json.dumps(asdict(setup_of(boundary, self.inner))))
 
     def boundaries(self) -> list[str]:
         """Those with a run: the controls, then by kind, the longest code first."""
@@ -75,7 +84,7 @@ class Records:
 
     def add(self, boundary: str, seed: int, run: Run) -> None:
         """Write a run; it replaces one of the same setup, boundary and seed."""
-        key = {"setup": _setting(boundary), "boundary": boundary, "seed": seed}
+        key = {"setup": self._setting(boundary), "boundary": boundary, "seed": seed}
         self._all = [one for one in self._all if {name: one[name] for name in key} != key]
         result = {
             "loss": round(run.loss, 5),
@@ -159,7 +168,7 @@ class Records:
 
     def write_page(self) -> None:
         """Put the table on the page, and the curve beside it."""
-        put_between(PAGE, BEGIN, self.table())
+        put_between(PAGE, self.begin, self.table())
         self.figure().write(DOCS)
 
     def figure(self) -> Figure:
@@ -184,7 +193,7 @@ class Records:
             axis.set(
                 xlabel="times fewer bytes than the fp32 stream, codes alone", xscale="log",
                 ylabel="share of what depth is worth: (cut - x) / (cut - none)",
-                xlim=(3.5, 150), ylim=(-1, 1.3),
+                xlim=(3.5, 150), ylim=(-1, 2),
             )  # fmt: skip
             ticks = (4, 8, 16, 32, 64, 128)
             axis.set_xticks(ticks, [f"{tick}x" for tick in ticks])
@@ -193,7 +202,7 @@ class Records:
 
         setup = self.setup
         return Figure(
-            name="boundaries",
+            name="boundaries" if self.inner == "muon" else f"boundaries-{self.inner}",
             title=f"Share against ratio: {setup.tokens:,} tokens, {setup.d_model} channels, "
             f"{setup.inner} (dots: seeds)",
             measured="The runs of docs/boundaries.json.",
