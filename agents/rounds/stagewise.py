@@ -105,8 +105,9 @@ def merge_stages(
                     left_out[miner.reveal.node] = f"not merged: {error}"[:300]
                     refused.add(miner.reveal.node)
             else:
-                place = job, epoch, stage, update, chosen, here
-                update = _delivered(*place, shares, shared, left_out)
+                update = _delivered(
+                    job, epoch, stage, update, chosen, here, shares, shared, left_out
+                )
         merged |= update
     harm = judged(job, epoch, miners, samples)
     factors = {node: harm[node].factor_ppm if node in harm else PPM for node in passes}
