@@ -41,12 +41,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedJob]:
 
     torch is imported with it, so that tests of what needs no torch start without.
     """
-    from scripts._net.processes import Supervisor
     from tests.stage.chain.finished_job import make_finished_job
+    from tests.stage.chain.made_once import made_once
 
-    directory = tmp_path_factory.mktemp("finished")
-    with Supervisor(directory / "logs") as supervisor:
-        yield make_finished_job(directory, supervisor)
+    with made_once(tmp_path_factory, "finished", make_finished_job) as finished:
+        yield finished
 
 
 def pytest_sessionfinish() -> None:

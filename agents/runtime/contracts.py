@@ -15,13 +15,14 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from eth_abi.abi import decode, encode
+from eth_abi.abi import encode
 from eth_abi.exceptions import DecodingError, EncodingError
 from eth_utils.address import is_address, to_checksum_address
 from eth_utils.crypto import keccak
 
 from agents.runtime.errors import ConfigError
 from agents.runtime.files import DEPLOYMENT_BYTES, read_json
+from agents.runtime.words import decode
 
 
 def abi_type(item: Mapping[str, Any]) -> str:
@@ -148,6 +149,16 @@ class EventType:
         return [(item, abi_type(item)) for item in self.abi["inputs"] if not item["indexed"]]
 
     @cached_property
+    def _indexed(self) -> list[tuple[Mapping[str, Any], bool]]:
+        """The fields that are topics, each with whether the topic is its value: of a value whose
+        length is not fixed it is the hash."""
+        return [
+            (item, item["type"] not in ("string", "bytes") and "[" not in item["type"])
+            for item in self.abi["inputs"]
+            if item["indexed"]
+        ]
+
+    @cached_property
     def topic(self) -> bytes:
         """Keccak of the event's signature: its first topic."""
         kinds = ",".join(abi_type(item) for item in self.abi["inputs"])
@@ -168,21 +179,17 @@ class EventType:
 
     def decode(self, log: Mapping[str, Any]) -> Event:
         """Return the event in a JSON-RPC log object. Raises ConfigError if it does not fit."""
-        inputs = self.abi["inputs"]
         try:
             data = decode([kind for _, kind in self._plain], _bytes(log["data"]))
             args = {i["name"]: _shape(i, v) for (i, _), v in zip(self._plain, data, strict=True)}
-            indexed = [item for item in inputs if item["indexed"]]
-            for item, topic in zip(indexed, log["topics"][1:], strict=True):
-                # A dynamic indexed value is on chain as its hash only.
-                fixed = item["type"] not in ("string", "bytes") and "[" not in item["type"]
+            for (item, fixed), topic in zip(self._indexed, log["topics"][1:], strict=True):
                 value = decode([item["type"]], _bytes(topic))[0] if fixed else _bytes(topic)
                 args[item["name"]] = _shape(item, value) if fixed else value
         except (DecodingError, ValueError) as error:
             raise ConfigError(f"A log of {self.label} does not fit its ABI: {error}.") from None
         return Event(
             name=self.abi["name"],
-            args={item["name"]: args[item["name"]] for item in inputs},
+            args={item["name"]: args[item["name"]] for item in self.abi["inputs"]},
             address=_checksummed(log["address"]),
             block=int(log["blockNumber"], 16),
             block_hash=_bytes(log["blockHash"]),

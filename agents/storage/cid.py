@@ -13,6 +13,7 @@ import base64
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from io import BytesIO
 from typing import BinaryIO, Final
 
@@ -225,6 +226,11 @@ def format_cid(binary: bytes) -> str:
             value, digit = divmod(value, 58)
             text = _BASE58[digit] + text
         return text
+    return _base32(bytes(binary))
+
+
+@lru_cache(maxsize=4_096)
+def _base32(binary: bytes) -> str:
     return "b" + base64.b32encode(binary).decode("ascii").lower().rstrip("=")
 
 
@@ -244,21 +250,30 @@ def parse_cid(text: str) -> Cid:
 
     Raises InvalidCid for anything else, including other spellings of the same CID.
     """
-    shown = repr(text[:80]) if isinstance(text, str) else type(text).__name__
-    problem = InvalidCid(
-        f"{shown} is not a CID of this network; expected CIDv1 in base32 (it starts with 'bafk' or "
-        "'bafy') with sha2-256; add the file again with cid-version=1 and raw-leaves=true"
-    )
-    if not isinstance(text, str) or len(text) != 59 or text[0] != "b" or not text.isascii():
-        raise problem
+    cid = _parsed(text) if isinstance(text, str) and len(text) == 59 else None
+    if cid is None:
+        shown = repr(text[:80]) if isinstance(text, str) else type(text).__name__
+        raise InvalidCid(
+            f"{shown} is not a CID of this network; expected CIDv1 in base32 (it starts with "
+            "'bafk' or 'bafy') with sha2-256; add the file again with cid-version=1 and "
+            "raw-leaves=true"
+        )
+    return cid
+
+
+@lru_cache(maxsize=4_096)
+def _parsed(text: str) -> Cid | None:
+    # Whoever reads a store parses the same few CIDs over and over.
+    if text[0] != "b" or not text.isascii():
+        return None
     try:
         binary = base64.b32decode(text[1:].upper() + "======")
-    except ValueError as error:
-        raise problem from error
+    except ValueError:
+        return None
     if binary[0] != 1 or binary[1] not in (RAW, DAG_PB) or binary[2:4] != _SHA256:
-        raise problem
+        return None
     if format_cid(binary) != text:  # upper case or stray low bits
-        raise problem
+        return None
     return Cid(binary[1], binary[4:])
 
 

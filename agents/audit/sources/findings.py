@@ -91,9 +91,10 @@ class Part:
     def same(self, check: str, subject: str, what: str, found: Any, wanted: Any) -> bool:
         """Compare a value found with what it should be."""
         one, other = _plain(found), _plain(wanted)
-        return self.hold(
-            check, one == other, subject, f"{what} is {_show(one)}, it should be {_show(other)}."
-        )
+        if one == other:  # most are, and need no sentence
+            return self.hold(check, True, subject, "")
+        sentence = f"{what} is {_show(one)}, it should be {_show(other)}."
+        return self.hold(check, False, subject, sentence)
 
     def remark(self, sentence: str) -> None:
         """Note something that breaks no rule."""

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from scripts._net.processes import Supervisor
 from tests.stage.chain.finished_tasks import FinishedTasks, make_finished_tasks
+from tests.stage.chain.made_once import made_once
 
 
 @pytest.fixture(scope="session")
 def tasked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FinishedTasks]:
-    directory = tmp_path_factory.mktemp("tasked")
-    with Supervisor(directory / "logs") as supervisor:
-        yield make_finished_tasks(directory, supervisor)
+    with made_once(tmp_path_factory, "tasked", make_finished_tasks) as tasked:
+        yield tasked

@@ -112,6 +112,14 @@ class FinishedJob:
     evidence: list[str] = field(default_factory=list)
     outcomes: dict[tuple[int, int], Outcome] = field(default_factory=dict)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs to know: not the connections of this one."""
+        return {k: v for k, v in vars(self).items() if k not in ("network", "provider")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.network = _network(self.url, self.deployment)
+
     @cached_property
     def provider(self) -> RecordedProvider:
         """The chain's answers, recorded: it is finished."""
@@ -406,6 +414,9 @@ def make_job(
     amount = TERMS.reward_per_round * (ROUNDS + 1)
     people.person("sponsor", amount)
     people.job = people.create_job(people.sponsor, FIRST.encode(published), amount)
-    client = ChainClient(anvil.url, open_log("audit test", "warning", True, None))
-    network = Network(client, load_deployment(path))
-    return kind(people, network, store, published, anvil.url, path)
+    return kind(people, _network(anvil.url, path), store, published, anvil.url, path)
+
+
+def _network(url: str, deployment: Path) -> Network:
+    client = ChainClient(url, open_log("audit test", "warning", True, None))
+    return Network(client, load_deployment(deployment))
