@@ -18,6 +18,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from agents.audit.sources.artefacts import Artefacts
 from agents.mechanisms import codec, merge
 from agents.mechanisms.codec.parts.container import header
 from agents.pipeline.butterfly import Butterfly, traffic, valid_shards
@@ -309,6 +310,22 @@ def test_a_verifier_judges_by_what_the_proposer_published_again(
     stage.kubo.blocks |= kept
     stage.publish(friend, raw)
     assert stage.named(lies, places).key() == proposed.key()
+
+
+def test_an_auditor_judges_as_the_record_does(stage_of: Callable[[int], Stage]) -> None:
+    """Also where a payload can't be had as a whole: that is what it notes, and nothing else."""
+    stage = stage_of(4)
+    hidden = stage.withhold(3)
+    said = stage.all_say()
+    liar = stage.butterfly.pairs[hidden][0]
+    names = replace(said[liar], contributors=stage.butterfly.miners)
+    lies = {**said, liar: stage.lie(names, *stage.butterfly.owned(liar))}
+    proposed = stage.named(lies)
+    artefacts: Any = Artefacts(stage.store)
+    found = replace(stage, store=artefacts).named(lies, proposed.unread.keys())
+    assert found.key() == proposed.key() and found.unread
+    assert stage.settle(lies, named=found)[0].liars == stage.settle(lies)[0].liars
+    assert all(not failure.altered for failure in artefacts.failures())
 
 
 def test_a_file_that_no_blocks_make_is_seen_by_whoever_names_it(
