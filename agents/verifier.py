@@ -147,7 +147,8 @@ class VerifierInJob:
             self._say_missing(view, submissions)
             return None
         with self.context.metrics.busy("verify"):
-            outcome = self.reader.outcome(view, submissions, self.reader.proposed(view))
+            report = self.reader.proposed(view, submissions)
+            outcome = self.reader.outcome(view, submissions, report)
             if outcome is None:
                 return None
             checked = self._spot_check(view, node, outcome, submissions)

@@ -9,8 +9,10 @@ do, loses nothing.
 
 An owner reads of a payload what lies in its shards, so it may merge one that is spoilt elsewhere,
 or of which a part can't be had. The result has no such payload. The owner could not know, so its
-shards count as delivered. Nobody has all that it merged, so its digests are not judged. Were they
-not counted, one wrong number in one payload would keep a whole stage from being merged.
+shards count as delivered; were they not counted, one wrong number in one payload would keep a whole
+stage from being merged. They are judged shard by shard, by the pieces of those whom the owner
+names. Who names a miner whose piece in the shard is none stated a wrong digest: it saw the piece.
+Only where nobody can fetch a piece is the digest not judged.
 
 A pair's shard counts as delivered if one of its owners delivered it. Its value is the recomputed
 one in any case, since everybody who judges a result merges the payloads again.
@@ -18,6 +20,7 @@ one in any case, since everybody who judges a result merges the payloads again.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -31,6 +34,7 @@ from agents.pipeline.butterfly import MAX_MINERS, Butterfly, agreement
 from agents.pipeline.letters import SIGNATURE_BYTES, Domain, LetterError
 from agents.runtime.wallet import Wallet, recover_typed
 from agents.storage.nesting import parse_json
+from agents.training.state import PayloadError
 
 MAX_STATEMENT = 64 * 1024  # bytes of one, as JSON: 511 digests and 512 numbers of nodes
 _NUMBERS = ("job", "epoch", "owner")
@@ -151,8 +155,9 @@ class Statement:
             raise LetterError(str(error)[:200]) from None
 
 
-MergeAgain = Callable[[tuple[int, ...]], Tensor | None]
-"""The merge of these miners, fp32 [length]; None where nobody has the payload of one of them."""
+MergeAgain = Callable[[int, int], Tensor | None]
+"""The merge of those whom an owner names, in one of its shards: fp32 [length of the shard]. None
+where nobody has the piece of one of them; PayloadError where a piece is none."""
 
 
 def flat(change: Mapping[str, Tensor]) -> Tensor:
@@ -178,13 +183,18 @@ def merge_shards(
     `rows`: the flat changes of the contributors, ascending by node. `merge`: a rule that merges
     each number for itself. An empty shard has nothing to merge.
     """
-    made = {}
-    for shard in butterfly.owned(owner):
-        first, last = butterfly.spans[shard]
-        made[shard] = torch.zeros(0)
-        if last > first:
-            made[shard] = merge([{"shard": row[first:last]} for row in rows])["shard"]
-    return made
+    spans = {shard: butterfly.spans[shard] for shard in butterfly.owned(owner)}
+    return {s: merge_shard([row[a:b] for row in rows], merge) for s, (a, b) in spans.items()}
+
+
+def merge_shard(
+    pieces: Sequence[Tensor],
+    merge: Callable[[Sequence[Mapping[str, Tensor]]], Mapping[str, Tensor]],
+) -> Tensor:
+    """One shard's merge of the contributors' pieces; see `merge_shards`."""
+    if not len(pieces[0]):
+        return torch.zeros(0)
+    return merge([{"shard": piece} for piece in pieces])["shard"]
 
 
 @dataclass(frozen=True)
@@ -198,8 +208,8 @@ class Settlement:
         liars: by owner, the shards of which it stated a wrong digest.
         elsewhere: owners whose statement lacks a contributor, names somebody who is no miner of
             the butterfly, or has another number of digests: they delivered nothing.
-        unjudged: owners that delivered and whose digests nobody can make again.
-        matrix: see `butterfly.agreement`.
+        unjudged: by owner that delivered, shards of which nobody can make the digest again.
+        matrix: see `butterfly.agreement`; None too between owners that name other miners.
     """
 
     update: Tensor
@@ -207,7 +217,7 @@ class Settlement:
     lost: tuple[int, ...]
     liars: dict[int, tuple[int, ...]]
     elsewhere: tuple[int, ...]
-    unjudged: tuple[int, ...]
+    unjudged: dict[int, tuple[int, ...]]
     matrix: list[list[bool | None]]
 
 
@@ -223,7 +233,7 @@ def settle(
 
     Args:
         merged: fp32 [length], the merge of the contributors.
-        again: the merge of others than the contributors.
+        again: the merge of an owner that names others than the contributors.
         statements: by owner, each signed by it and under the butterfly's seed.
         least_valid: below this share of delivered shards the merge is refused.
 
@@ -232,9 +242,9 @@ def settle(
     """
     wanted = tuple(sorted(contributors))
     said: dict[tuple[int, int], bytes] = {}
-    elsewhere, unjudged, delivered = list[int](), list[int](), set[int]()
-    true = {wanted: _digests(butterfly, merged)}
-    liars: dict[int, list[int]] = {}
+    elsewhere, delivered = list[int](), set[int]()
+    true = [butterfly.digest(s, merged[a:b]) for s, (a, b) in enumerate(butterfly.spans)]
+    liars, unjudged = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
     for owner, one in sorted(statements.items()):
         if owner not in butterfly.miners or one.owner != owner or one.seed != butterfly.seed:
             raise ValueError(f"The statement of {owner} is not of this merge.")
@@ -244,16 +254,20 @@ def settle(
             elsewhere.append(owner)
             continue
         delivered |= set(owned)
-        if one.contributors not in true:
-            true[one.contributors] = _digests(butterfly, again(one.contributors))
-        right = true[one.contributors]
-        if right is None:
-            unjudged.append(owner)
-            continue
-        said |= {(owner, shard): d for shard, d in zip(owned, one.digests, strict=True)}
-        wrong = [s for s, d in zip(owned, one.digests, strict=True) if d != right[s]]
-        if wrong:
-            liars[owner] = wrong
+        for shard, digest in zip(owned, one.digests, strict=True):
+            right: bytes | None = true[shard]
+            if one.contributors != wanted:
+                right = _right(butterfly, owner, shard, again)
+            if right is None:
+                unjudged[owner].append(shard)
+                continue
+            said[owner, shard] = digest
+            if digest != right:
+                liars[owner].append(shard)
+    for shard, pair in enumerate(butterfly.pairs):
+        if len({statements[owner].contributors for owner in pair if owner in statements}) > 1:
+            for owner in pair:
+                said.pop((owner, shard), None)
     lost = tuple(shard for shard in range(len(butterfly.pairs)) if shard not in delivered)
     accepted = len(delivered) >= least_valid * len(butterfly.pairs)
     update = merged.clone() if accepted else torch.zeros_like(merged)
@@ -266,12 +280,15 @@ def settle(
         lost=lost,
         liars={owner: tuple(shards) for owner, shards in sorted(liars.items())},
         elsewhere=tuple(elsewhere),
-        unjudged=tuple(unjudged),
+        unjudged={owner: tuple(shards) for owner, shards in sorted(unjudged.items())},
         matrix=agreement(butterfly, said),
     )
 
 
-def _digests(butterfly: Butterfly, merged: Tensor | None) -> list[bytes] | None:
-    if merged is None:
-        return None
-    return [butterfly.digest(s, merged[a:b]) for s, (a, b) in enumerate(butterfly.spans)]
+def _right(butterfly: Butterfly, owner: int, shard: int, again: MergeAgain) -> bytes | None:
+    """The digest that an owner had to state; empty where none is right, None where nobody knows."""
+    try:
+        merged = again(owner, shard)
+    except PayloadError:
+        return b""
+    return None if merged is None else butterfly.digest(shard, merged)

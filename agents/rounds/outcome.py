@@ -34,6 +34,7 @@ from agents.pipeline.credit import PPM
 from agents.pipeline.epoch import Epoch
 from agents.protocol.structs import Proposal
 from agents.rounds.mined import Mined
+from agents.rounds.named import Named
 from agents.rounds.plan import Plan
 from agents.rounds.release import Release, plain
 from agents.rounds.report import MAX_GAIN_PPM, NodeLine, RoundReport
@@ -60,7 +61,8 @@ class Outcome:
     digests of what nodes published beside their payloads and is read to tell whose work counts:
     proofs where the job lists determinism classes; of miners log and entries too.
     `doubt`: what is wrong with a noised update that somebody else released, or empty. `lies`: by
-    node, evidence of what it stated wrong of the shards that it owns.
+    node, evidence of what it stated wrong of the shards that it owns. `unread`: miners that an
+    owner names and of whom the proposer says that a piece of one can't be fetched.
     """
 
     state: State
@@ -74,6 +76,7 @@ class Outcome:
     parts: tuple[bytes, ...] = ()
     rests_on: tuple[bytes, ...] = ()
     lies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    unread: frozenset[tuple[int, ...]] = frozenset()
 
     @property
     def model(self) -> bytes:
@@ -95,7 +98,8 @@ class Merging:
     else released, or empty. `left_out`: why some of them did not go into the merge, by node.
     `passes`: by node, those that count, where the model is split. `factors_ppm`: by node, which
     part of its pay is left, likewise. `shared`: how the butterfly of each stage went; None in a job
-    without. `asks_memory`: whether the job seats nodes by the memory that they declare.
+    without. `named`: what else its owners merged. `asks_memory`: whether the job seats nodes by the
+    memory that they declare.
     """
 
     good: tuple[Submission, ...]
@@ -110,6 +114,7 @@ class Merging:
     passes: Mapping[int, int] | None = None
     factors_ppm: Mapping[int, int] | None = None
     shared: tuple[Shared, ...] | None = None
+    named: Named = field(default_factory=Named)
     asks_memory: bool = False
 
 
@@ -236,6 +241,7 @@ def _merge_split(
         passes=passes,
         factors_ppm=factors,
         shared=shared,
+        named=Named() if shares is None else shares.named,
         asks_memory=job.spec.pipeline is not None and job.spec.pipeline.declared_memory,
     )
 
@@ -362,9 +368,11 @@ def finish(
             *update.parts,
             *(() if checkpoint is None else checkpoint.parts),
             *(() if record is None else (record,)),
+            *merging.named.blocks,
         ),
-        rests_on=tuple(digest for s in submissions for digest in _beside(s)),
+        rests_on=(*(one for s in submissions for one in _beside(s)), *merging.named.files),
         lies={n: lie for one in merging.shared or () for n, lie in one.lies.items()},
+        unread=frozenset(merging.named.unread.values()),
     )
 
 

@@ -27,20 +27,33 @@ from agents.rounds.payload import check_numbers, read_payload
 from agents.rounds.plan import Plan
 from agents.rounds.report import UNAVAILABLE
 from agents.storage.content_store import ContentStore
-from agents.storage.errors import StoreError, StoreUnavailable, TooLarge
+from agents.storage.errors import NoSuchFile, StoreError, StoreUnavailable, TooLarge
 from agents.training.state import PayloadError
 
 _REASON = 300
+_TOO_LARGE = "too large: "
 
 
 @dataclass(frozen=True)
 class Pieces:
     """A miner's numbers. `row`: fp32 [numbers of the stage], zero outside of the spans that were
-    asked for; None for a reason. `fetched`: bytes that came from the store."""
+    asked for; None for a reason. `fetched`: bytes that came from the store. `blocks`: that they
+    were read from; none if it was the whole file."""
 
     row: Tensor | None
     fetched: int = 0
     reason: str = ""
+    blocks: tuple[bytes, ...] = ()
+
+    @property
+    def unavailable(self) -> bool:
+        """Whether the store simply doesn't have them (yet)."""
+        return self.reason.startswith(UNAVAILABLE)
+
+    @property
+    def too_large(self) -> bool:
+        """Whether the file has more bytes than a payload, or says so."""
+        return self.reason.startswith(_TOO_LARGE)
 
 
 def _has_places(codec: object) -> bool:
@@ -57,7 +70,7 @@ def fetch_pieces(
 ) -> Pieces:
     """The numbers of a payload in these spans. Raises StoreUnavailable when the store is down."""
     codec, shapes = job.codec_at(plan.step), job.stage_shapes(stage)
-    size = codec.wire_size(shapes)
+    size, blocks = codec.wire_size(shapes), tuple[bytes, ...]()
     try:
         if not _has_places(codec):
             raw = store.get_digest(reveal.content, size)
@@ -66,6 +79,7 @@ def fetch_pieces(
         start = len(header(codec.layout(shapes)))
         places = [(start + 4 * first, start + 4 * last) for first, last in spans]
         found = store.get_spans(reveal.content, places, size)
+        blocks = found.blocks
         if found.size != size:
             raise PayloadError(f"The payload has {found.size} bytes, not {size}.")
         row = torch.zeros((size - start) // 4)
@@ -75,9 +89,11 @@ def fetch_pieces(
     except StoreUnavailable:
         raise
     except TooLarge as error:
-        return Pieces(None, reason=f"too large: {error}"[:_REASON])
+        return Pieces(None, reason=f"{_TOO_LARGE}{error}"[:_REASON], blocks=error.blocks)
+    except NoSuchFile as error:
+        return Pieces(None, reason=f"bad payload: {error}"[:_REASON], blocks=error.blocks)
     except StoreError as error:
         return Pieces(None, reason=f"{UNAVAILABLE}{error}"[:_REASON])
     except PayloadError as error:
-        return Pieces(None, reason=f"bad payload: {error}"[:_REASON])
-    return Pieces(row, found.fetched)
+        return Pieces(None, reason=f"bad payload: {error}"[:_REASON], blocks=blocks)
+    return Pieces(row, found.fetched, blocks=blocks)

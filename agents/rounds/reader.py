@@ -34,11 +34,12 @@ from agents.rounds.history import known_updates
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.mined import Mined, fetch_mined
 from agents.rounds.models import Models
+from agents.rounds.named import Named
 from agents.rounds.outcome import Merging, Outcome, finish, merge
 from agents.rounds.plan import Plan, Plans
 from agents.rounds.release import draw, published
 from agents.rounds.report import ReportError, RoundReport
-from agents.rounds.shares import Shares, max_record_bytes, read_statements
+from agents.rounds.shares import Recorded, Shares, max_record_bytes, read_record
 from agents.rounds.submissions import Submission, Unseal, fetch, shut
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
@@ -46,6 +47,7 @@ from agents.training.assignment import input_root
 from agents.training.state import State, model_hash
 
 _KEPT = 4
+_LOOK = 0.125  # of the window: how long a proposer looks for pieces that owners name
 _Key = tuple[bytes, ...]
 # (job, round) -> shares of the newest scored round before it, by node.
 Standings = Callable[[int, int], Mapping[int, int]]
@@ -96,6 +98,7 @@ class RoundReader:
         self._decoded_in: tuple[int, int, bytes, bytes] | None = None
         self._in_time: set[tuple[int, int, bytes]] = set()
         self._merged: dict[_Key, Merging] = {}
+        self._named: tuple[bytes, Named] | None = None
         self._outcomes: dict[tuple[_Key, Any], Outcome] = {}
 
     def before(self, view: View) -> State:
@@ -223,7 +226,7 @@ class RoundReader:
         if view.phase == Phase.AGGREGATE:
             place = (view.job_id, view.round_id)
             self._in_time = {entry for entry in self._in_time if entry[:2] == place} | {
-                (*place, s.reveal.content) for s in found if s.gradient is not None
+                (*place, s.reveal.content) for s in found if not s.unavailable
             }
         return found
 
@@ -270,10 +273,9 @@ class RoundReader:
             audit_seed = self.network.seed(view.job_id, view.round_id, view.round, audit=True)
             if audit_seed is None:
                 return None
-            if report is not None:
-                said = self.recorded(plan.epoch, report)
-            place = view.job_id, view.round_id, plan.epoch, submissions
-            shares = self.shares(*place, audit_seed, said)
+            recorded = None if report is None else self.recorded(plan.epoch, report)
+            place = view.job_id, view.round_id, plan, submissions, audit_seed
+            shares = self.shares(*place, recorded, said, _LOOK * view.job.terms.aggregate_s)
         standing = self._standing(view)
         key = self._key(view, plan, submissions, standing, shares)
         claimed = None if report is None else report.gains()
@@ -298,30 +300,45 @@ class RoundReader:
         self,
         job_id: int,
         round_id: int,
-        epoch: Epoch,
+        plan: Plan,
         submissions: Sequence[Submission],
         audit_seed: bytes,
-        said: Iterable[Statement],
+        recorded: Recorded | None,
+        said: Iterable[Statement] = (),
+        within_s: float = 0.0,
     ) -> Shares:
-        """What there is to judge a round's shards by. `said`: statements, checked here."""
+        """What there is to judge a round's shards by: statements of a record or, without one,
+        `said`. They are checked here. Raises StoreError for what the record rests on."""
+        assert plan.epoch is not None
         revealed = frozenset(s.reveal.node for s in submissions)
         opened = self.network.round(job_id, round_id).opened_block
         operators = self.network.operators_at(sorted(revealed), opened)
         where = domain(self.network.deployment.chain_id, self.network.rounds.address)
-        return Shares(audit_seed, revealed).sound(epoch, said, operators, where)
+        given = said if recorded is None else recorded.said
+        shares = Shares(audit_seed, revealed).sound(plan.epoch, given, operators, where)
+        unread = None if recorded is None else recorded.unread
+        contents = b"".join(s.reveal.content + bytes([s.gradient is None]) for s in submissions)
+        signed = b"".join(one.signature for one in shares.statements.values())
+        key = hashlib.sha256(audit_seed + contents + signed + repr(unread).encode()).digest()
+        if self._named is None or self._named[0] != key:
+            job = self.models.job(job_id)
+            looked = shares.look(job, self.store, plan, submissions, unread, within_s)
+            self._named = key, looked.named
+        return replace(shares, named=self._named[1])
 
-    def recorded(self, epoch: Epoch, report: RoundReport) -> list[Statement]:
-        """The statements in a report's record, unchecked.
+    def recorded(self, epoch: Epoch, report: RoundReport) -> Recorded:
+        """What a report's record says, unchecked.
 
         Raises StoreError, or ReportError for a record that can't be read.
         """
         if report.shards is None:
-            return []
-        return read_statements(self.store.get(report.shards, max_record_bytes(epoch)))
+            return Recorded()
+        return read_record(self.store.get(report.shards, max_record_bytes(epoch)))
 
-    def proposed(self, view: View) -> RoundReport | None:
+    def proposed(self, view: View, submissions: Sequence[Submission]) -> RoundReport | None:
         """The report of the result that stands, in a job with a butterfly; None in others, and
-        where it or its record can't be read: `agents.verify.judging` says what follows of that."""
+        where it, its record, or what that rests on can't be read: `agents.verify.judging` says what
+        follows of that."""
         plan = self.plans.of(view)
         if not self.models.spec(view.job_id).butterfly or plan is None or plan.epoch is None:
             return None
@@ -330,7 +347,7 @@ class RoundReader:
         try:
             proposal = self.network.proposal(view.job_id, view.round_id, view.round)
             report = self.models.report(proposal.report)
-            self.recorded(plan.epoch, report)
+            self.outcome(view, submissions, report)
         except StoreUnavailable:
             raise
         except (StoreError, ReportError):
@@ -414,6 +431,7 @@ class RoundReader:
         if shares_of_stages is not None:
             signed = (one.signature for one in shares_of_stages.statements.values())
             parts.append(shares_of_stages.audit_seed + b"".join(signed))
+            parts.append(shares_of_stages.named.key())
         return (view.round.prev_model, plan.manifest.hash(), shares, *parts)
 
 

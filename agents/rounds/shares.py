@@ -5,28 +5,36 @@ Rule: a stage's owners are its miners that revealed, which the chain says, so th
 pairs follows from chain and audit seed alone. Statements reach a proposer through miners' posts.
 The proposer publishes them in a record whose CID is in the round's report. Everybody else reads
 them there, checks each signature, merges again, and must get the record's very bytes. Which
-statements came in time is the proposer's word; all else is recomputed.
+statements came in time is the proposer's word, and so is of which of them nobody can fetch what
+they are judged by (`agents.rounds.named`); all else is recomputed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 from torch import Tensor
 
+from agents.jobs.job import JobContext
 from agents.pipeline.butterfly import MAX_MINERS, Butterfly
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.letters import Domain, LetterError
 from agents.pipeline.shards import MergeAgain, Statement, flat, settle, stage_seed, unflat
+from agents.rounds.named import Named, read_named
+from agents.rounds.plan import Plan
 from agents.rounds.report import ReportError
+from agents.rounds.submissions import Submission
 from agents.storage.canonical import dumps, loads
+from agents.storage.content_store import ContentStore
 from agents.training.state import Shapes, State
 
 _LINE_BYTES = 1024  # of an owner in a record, without its digests
-_PAIR_BYTES = 160  # of two owners: two digests, two marks of the matrix, a lost shard, two lies
+# Of two owners: two digests, two marks of the matrix, a lost shard, two lies or unjudged shards.
+_PAIR_BYTES = 160
 
 
 @dataclass(frozen=True)
@@ -37,11 +45,13 @@ class Shares:
         audit_seed: of the round, 32 bytes.
         revealed: nodes that revealed.
         statements: by owner, as `sound` takes them.
+        named: what is known of payloads that owners name and the result has not.
     """
 
     audit_seed: bytes
     revealed: frozenset[int]
     statements: Mapping[int, Statement] = field(default_factory=dict)
+    named: Named = field(default_factory=Named)
 
     def owners(self, epoch: Epoch, stage: int) -> tuple[int, ...]:
         """Who owns shards of a stage, ascending; nobody where one miner alone revealed, or more
@@ -75,7 +85,28 @@ class Shares:
             operator = operators.get(one.owner)
             if operator is not None and one.signer(where) == operator:
                 found[one.owner] = one
-        return Shares(self.audit_seed, self.revealed, dict(sorted(found.items())))
+        return replace(self, statements=dict(sorted(found.items())))
+
+    def look(
+        self,
+        job: JobContext,
+        store: ContentStore,
+        plan: Plan,
+        submissions: Sequence[Submission],
+        unread: Collection[tuple[int, int]] | None,
+        within_s: float = 0.0,
+    ) -> Shares:
+        """The same with what owners name and the result has not; see `read_named`."""
+        assert plan.epoch is not None
+        found = []
+        for stage in range(plan.epoch.last + 1):
+            length = sum(map(math.prod, job.stage_shapes(stage).values()))
+            butterfly = self.butterfly(plan.epoch, stage, length)
+            if butterfly is not None:
+                said = {o: self.statements[o] for o in butterfly.miners if o in self.statements}
+                found.append((stage, butterfly, said))
+        named = read_named(job, store, plan, submissions, found, unread, within_s)
+        return replace(self, named=named)
 
 
 @dataclass(frozen=True)
@@ -123,7 +154,7 @@ def share(
         "statements": [said[owner].to_json() for owner in sorted(said)],
         "agreement": found.matrix,
         "elsewhere": list(found.elsewhere),
-        "unjudged": list(found.unjudged),
+        "unjudged": [[owner, list(shards)] for owner, shards in found.unjudged.items()],
         "lost": list(found.lost),
         "liars": [[owner, list(shards)] for owner, shards in found.liars.items()],
         "accepted": found.accepted,
@@ -140,14 +171,27 @@ def pack_record(job: int, number: int, lines: Sequence[Mapping[str, Any]]) -> by
     return dumps({"version": 1, "job": job, "round": number, "stages": list(lines)})
 
 
-def read_statements(raw: bytes) -> list[Statement]:
-    """The statements in a stranger's record, unchecked. ReportError if it can't be read.
+@dataclass(frozen=True)
+class Recorded:
+    """What is taken over from a record: `said`, the statements, unchecked; and `unread`, by owner
+    and shard, of which digests the proposer could not fetch what they are judged by."""
+
+    said: tuple[Statement, ...] = ()
+    unread: frozenset[tuple[int, int]] = frozenset()
+
+
+def read_record(raw: bytes) -> Recorded:
+    """What a stranger's record says. ReportError if it can't be read.
 
     Nothing else in it is taken over: who reads it makes the record again and compares the bytes.
     """
     try:
         lines = loads(raw)["stages"]
-        return [Statement.from_json(one) for line in lines for one in line["statements"]]
+        said = tuple(Statement.from_json(one) for line in lines for one in line["statements"])
+        pairs = [(owner, s) for line in lines for owner, many in line["unjudged"] for s in many]
+        if any(type(number) is not int for pair in pairs for number in pair):
+            raise TypeError("an owner or a shard is no number")
+        return Recorded(said, frozenset(pairs))
     except (LetterError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ReportError(f"the record of shards can't be read: {error}"[:300]) from error
 

@@ -12,6 +12,7 @@ left out (`agents.rounds.shares`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,7 +25,7 @@ from agents.mechanisms.merge import MergeRefused
 from agents.pipeline.credit import PPM
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.quorum import Quorum
-from agents.pipeline.shards import flat
+from agents.pipeline.shards import flat, merge_shard
 from agents.rounds.mined import Mined
 from agents.rounds.quality import judged, samples_that_count
 from agents.rounds.shares import Shared, Shares, share
@@ -132,13 +133,20 @@ def _delivered(
         return update
     nodes = [miner.reveal.node for miner in chosen]
     least = Fraction(str(job.spec.pipeline.least_valid))
-    good = {miner.reveal.node: miner.gradient for miner in here}
+    good = {m.reveal.node: m.gradient for m in here if m.gradient is not None}
+    shapes, rows = job.stage_shapes(stage), dict[int, Tensor]()
+    butterfly = shares.butterfly(epoch, stage, sum(map(math.prod, shapes.values())))
+    if butterfly is None:
+        return update
+    order = butterfly
 
-    def again(others: tuple[int, ...]) -> Tensor | None:
-        rows = [row for one in others if (row := good.get(one)) is not None]
-        return flat(job.merge(rows)) if len(rows) == len(others) else None
+    def again(owner: int, shard: int) -> Tensor | None:
+        named = shares.statements[owner].contributors
+        rows.update({node: flat(good[node]) for node in named if node in good and node not in rows})
+        pieces = shares.named.pieces_of(order, owner, shard, named, rows)
+        return None if pieces is None else merge_shard(pieces, job.merge)
 
-    found = share(shares, epoch, stage, update, nodes, job.stage_shapes(stage), least, again)
+    found = share(shares, epoch, stage, update, nodes, shapes, least, again)
     if found is None:
         return update
     shared.append(found)

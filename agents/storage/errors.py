@@ -18,6 +18,15 @@ class CorruptContent(StoreError):
     """The store returned bytes that are not the content the CID names."""
 
 
+class NoSuchFile(CorruptContent):
+    """The blocks are those that were asked for, and no file has them: whoever made them lied about
+    its size or its form. `blocks`: that show it."""
+
+    def __init__(self, why: str, blocks: tuple[bytes, ...] = ()) -> None:
+        super().__init__(why)
+        self.blocks = blocks
+
+
 class InvalidCid(StoreError, ValueError):
     """The text or digest is not a CID of this network (CIDv1, base32, sha2-256, raw or dag-pb)."""
 
@@ -27,4 +36,9 @@ class StoreUnavailable(StoreError):
 
 
 class TooLarge(StoreError):
-    """The content is larger than the caller's bound; at most the bound was read."""
+    """The content is larger than the caller's bound; at most the bound was read. `blocks`: that
+    show it, where the content was read by blocks."""
+
+    def __init__(self, why: str, blocks: tuple[bytes, ...] = ()) -> None:
+        super().__init__(why)
+        self.blocks = blocks

@@ -10,7 +10,7 @@ file's, or nobody has such a file: leaves that were not read may not exist.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.storage.cid import (
     RAW,
@@ -20,7 +20,7 @@ from agents.storage.cid import (
     depth_of,
     root_file_size,
 )
-from agents.storage.errors import CorruptContent, TooLarge
+from agents.storage.errors import CorruptContent, NoSuchFile, TooLarge
 
 Span = tuple[int, int]
 """First byte, and last + 1."""
@@ -31,11 +31,13 @@ FetchBlock = Callable[[bytes], bytes]
 @dataclass(frozen=True)
 class Spans:
     """Parts of a file. `size`: of the whole file. `parts`: one for each span, cut off where the
-    file ends. `fetched`: bytes that came from the store for them."""
+    file ends. `fetched`: bytes that came from the store for them. `blocks`: those that they were
+    read from, if not from the whole file."""
 
     size: int
     parts: tuple[bytes, ...]
     fetched: int
+    blocks: tuple[bytes, ...] = ()
 
 
 def cut(content: bytes, spans: Sequence[Span]) -> Spans:
@@ -53,43 +55,48 @@ def read_spans(digest: bytes, spans: Sequence[Span], max_bytes: int, fetch: Fetc
 
     Raises:
         TooLarge.
-        CorruptContent: a block is not the one that was asked for, or not of its only form.
+        CorruptContent: a block is not the one that was asked for.
+        NoSuchFile: it is, and not of its only form.
     """
     root = _checked(fetch(digest), Cid(RAW, digest))
     size = root_file_size(root)
     if (len(root) if size is None else size) > max_bytes:
-        raise TooLarge(f"{digest.hex()} has {size or len(root)} bytes; limit {max_bytes}")
+        why = f"{digest.hex()} has {size or len(root)} bytes; limit {max_bytes}"
+        raise TooLarge(why, (root,))
     if size is None:
-        return cut(root, spans)
-    reader = _Reader(spans, size, fetch, len(root))
+        return replace(cut(root, spans), blocks=(root,))
+    reader = _Reader(spans, size, fetch, root)
     reader.below(root, 0, size, depth_of(size))
-    return Spans(size, tuple(map(bytes, reader.parts)), reader.fetched)
+    fetched = sum(map(len, reader.blocks))
+    return Spans(size, tuple(map(bytes, reader.parts)), fetched, tuple(reader.blocks))
 
 
 class _Reader:
     """Walks down to the leaves that are needed, from left to right."""
 
-    def __init__(self, spans: Sequence[Span], size: int, fetch: FetchBlock, fetched: int) -> None:
+    def __init__(self, spans: Sequence[Span], size: int, fetch: FetchBlock, root: bytes) -> None:
         self._spans = [(min(first, size), min(last, size)) for first, last in spans]
         self._fetch = fetch
         self.parts = [bytearray(max(0, last - first)) for first, last in self._spans]
-        self.fetched = fetched
+        self.blocks = [root]
 
     def below(self, block: bytes, first: int, size: int, depth: int) -> None:
         """Take what lies below an inner node of `size` bytes that begins at `first`."""
         children = children_of(block, size, depth)
         if children is None:
-            raise CorruptContent(f"the block of {size} bytes at {first} is no part of a file")
+            why = f"the block of {size} bytes at {first} is no part of a file"
+            raise NoSuchFile(why, tuple(self.blocks))
         for cid, length in children:
             if any(max(a, first) < min(b, first + length) for a, b in self._spans):
                 inside = _checked(self._fetch(cid.digest), Cid(RAW, cid.digest))
-                self.fetched += len(inside)
+                self.blocks.append(inside)
                 if depth > 1:
                     self.below(inside, first, length, depth - 1)
                 elif len(inside) == length:
                     self._take(inside, first)
                 else:
-                    raise CorruptContent(f"the leaf at {first} has {len(inside)} bytes: {length}")
+                    why = f"the leaf at {first} has {len(inside)} bytes: {length}"
+                    raise NoSuchFile(why, tuple(self.blocks))
             first += length
 
     def _take(self, leaf: bytes, first: int) -> None:

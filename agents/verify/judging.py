@@ -7,7 +7,7 @@ no verdict. Once time is short, a missing artefact counts against the node that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from agents.jobs.job import DataLocked
@@ -17,6 +17,7 @@ from agents.rounds.member_access import MemberAccess
 from agents.rounds.outcome import disagreements
 from agents.rounds.reader import RoundReader
 from agents.rounds.report import UNAVAILABLE, ReportError
+from agents.rounds.submissions import Submission
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.local import device_of
@@ -55,11 +56,14 @@ def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] |
     except StoreError as error:
         if report.shards is None:
             raise
-        return None if patient else [f"the record of shards cannot be had: {error}"]
+        why = f"the record of shards, or what it rests on, cannot be had: {error}"
+        return None if patient else [why]
     if outcome is None:
         return None
     wrong = disagreements(outcome, proposal, report)
     late = [s for s in submissions if s.gradient is not None and s.reveal.node in report.missing()]
+    if not wrong and any(_could_read(reader, view, submissions, group) for group in outcome.unread):
+        return None
     if not wrong or not late:
         return wrong
     names = {s.reveal.node for s in late}
@@ -70,7 +74,16 @@ def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] |
     other = reader.outcome(view, without, report)
     if other is None or disagreements(other, proposal, report):
         return wrong
-    return None if any(reader.had_in_time(view, s) for s in late) else []
+    in_time = any(reader.had_in_time(view, s) for s in late)
+    hidden = any(_could_read(reader, view, submissions, group) for group in other.unread)
+    return None if in_time or hidden else []
+
+
+def _could_read(
+    reader: RoundReader, view: View, submissions: Sequence[Submission], nodes: Collection[int]
+) -> bool:
+    """Whether this process had in time what a proposer says nobody could fetch of these nodes."""
+    return all(reader.had_in_time(view, s) for s in submissions if s.reveal.node in nodes)
 
 
 class Judge:
@@ -133,7 +146,7 @@ class Judge:
             return None
         try:
             if inputs.job.spec.butterfly:
-                report = self.reader.proposed(view)
+                report = self.reader.proposed(view, submissions)
                 outcome = None if report is None else self.reader.outcome(view, submissions, report)
                 if outcome is not None:
                     inputs = replace(inputs, lies=outcome.lies)

@@ -13,16 +13,21 @@ import statistics
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
 from eth_utils import keccak
 
 from agents.jobs.job import JobContext
+from agents.mechanisms.boundary.parts.wire import HEADER_BYTES
 from agents.pipeline.butterfly import Butterfly, Rule, recomputed, settle
 from agents.pipeline.clasp import PPM, Clasp, PathLoss, lies
 from agents.pipeline.credit import EpochPasses, payouts, scores, weighed
 from agents.pipeline.epoch import Epoch
+from agents.pipeline.hand_over import Passage
+from agents.pipeline.inbox import Inbox
+from agents.pipeline.letters import sign_passage
 from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin, includes
 from agents.pipeline.passes import counted
 from agents.pipeline.routes import on_route, route
@@ -35,9 +40,15 @@ from agents.rounds.outcome import Outcome, compute
 from agents.rounds.shares import Shares
 from agents.storage.embedded import EmbeddedStore
 from agents.training.spec import PipelineSpec
-from agents.verify.spot_checks import reexecute, suspects
-from tests.stage.memory.honest_round import DEVICE
-from tests.stage.memory.mined_round import PIPELINE, MinedRound, make_mined_round
+from agents.verify.spot_checks import malformed, reexecute, suspects
+from tests.stage.memory.honest_round import DEVICE, scaled
+from tests.stage.memory.mined_round import (
+    PIPELINE,
+    WALLETS,
+    WHERE,
+    MinedRound,
+    make_mined_round,
+)
 
 SEED = bytes(range(32))
 STAGES = [list(range(10 * stage, 10 * stage + 5)) for stage in range(5)]
@@ -496,6 +507,165 @@ def test_owner_lies_in_a_round__it_moves_nothing_and_is_convicted(
     assert outcome.model == fair.model
     lost = pay(fair.paid(), friends) - (pay(outcome.paid(), ()) - SLASH * len(friends))
     assert won(f"{count} lying owners in a round", -lost) < -SLASH * count
+
+
+# -- who works on nothing, or sends something else, in a round that runs ---------------------------
+
+RIDER, MATE = 3, 7  # both of the middle stage
+RIDES = {
+    # What a forward sends in place of its code: what was sent before, and the code.
+    "stale": lambda sent, mates, code: sent[0] if sent else code,
+    "copied": lambda sent, mates, code: mates[-1] if mates else code,
+    "random": lambda sent, mates, code: at_random(code, len(sent)),
+}
+
+
+def at_random(code: bytes, seed: int) -> bytes:
+    """Other numbers in bf16, near one in magnitude, behind the same header."""
+    lots, numbers = random.Random(seed), (len(code) - HEADER_BYTES) // 2
+    drawn = (bytes([lots.randrange(256), lots.randrange(0x3E, 0x41)]) for _ in range(numbers))
+    return code[:HEADER_BYTES] + b"".join(drawn)
+
+
+def riding(folder: Path, how: str, logs_it: bool) -> tuple[MinedRound, list[Mined]]:
+    """The rider sends other codes. `logs_it`: whether its log says what it sent, as if it had made
+    it; else the log says what honest work gives."""
+    sent: list[bytes] = []
+    mates: list[bytes] = []
+    told: dict[int, bytes] = {}
+
+    def instead(passage: Passage, message: bytes) -> bytes:
+        if passage.kind is not Kind.FORWARD or passage.sender not in (RIDER, MATE):
+            return message
+        if passage.sender == MATE:
+            mates.append(message)
+            return message
+        out = RIDES[how](sent, mates, message)
+        sent.append(out)
+        told[passage.sample] = keccak(out)
+        return out
+
+    mined = make_mined_round(EmbeddedStore(folder / "store"), sent=instead, batches_per_round=12)
+    log = mined.works[RIDER].log
+    events = [
+        replace(event, digest_out=told.get(event.number, event.digest_out))
+        if event.kind is Kind.FORWARD
+        else event
+        for event in log.events
+    ]
+    shown = replace(log, events=tuple(events)) if logs_it else log
+    rider = mined.submit(RIDER, trace=shown.to_bytes(), root=shown.root())
+    return mined, [rider, *mined.honest(without=(RIDER,))]
+
+
+def convicted(mined: MinedRound, found: list[Mined], cheat: int) -> float:
+    """The chance that the cheat is convicted: certain where logs deny it, else as it is drawn. No
+    other is found wrong."""
+    inputs = mined.inputs(sorted(found, key=lambda one: one.reveal.node))
+    findings = {finding.node for finding in malformed(inputs)}
+    assert findings <= {cheat}
+    wrong = {m for m in mined.works if reexecute(inputs, m, DEVICE, mined.store).violation}
+    assert wrong <= {cheat} and (wrong or findings)
+    return 1.0 if findings else DRAWN / len(mined.works)
+
+
+DRAWN = 2  # `audit_sample` of a job that does not say another
+
+
+@pytest.mark.parametrize("logs_it", [False, True])
+@pytest.mark.parametrize("how", RIDES)
+def test_free_rider_sends_stale_random_or_copied_codes__it_loses(
+    tmp_path: Path, how: str, logs_it: bool
+) -> None:
+    """At best it saves all of its work. Control: its receivers, who worked on them, are right."""
+    mined, found = riding(tmp_path, how, logs_it)
+    share = POT / len(mined.works)
+    chance = convicted(mined, found, RIDER)
+    assert (chance == 1) == (not logs_it)
+    profit = share * COST / PAY - chance * (share + SLASH)
+    where = "in its log too" if logs_it else "not in its log"
+    assert won(f"free rider, {how} codes, {where}, convicted {chance:.0%}", profit) < 0
+
+
+@pytest.mark.parametrize("how", ["reversed", "ten times", "a mate's"])
+def test_poisoner_sends_another_change_than_its_log_gives__it_loses(
+    tmp_path: Path, how: str
+) -> None:
+    """It does all of its work, and a poisoned stage is worth what a poisoned shard is. With its
+    mate's change it does no work."""
+    mined = make_mined_round(EmbeddedStore(tmp_path / "store"), batches_per_round=12)
+    own, mate = mined.works[RIDER].change, mined.works[MATE].change
+    change = {"reversed": scaled(own, -1.0), "ten times": scaled(own, 10.0), "a mate's": mate}[how]
+    poisoned = mined.submit(RIDER, payload=mined.encode(change))
+    chance = convicted(mined, [poisoned, *mined.honest(without=(RIDER,))], RIDER)
+    share = POT / len(mined.works)
+    worth = share * COST / PAY if how == "a mate's" else POISON_WORTH
+    profit = worth - chance * (share + SLASH)
+    assert won(f"poisoner, {how}, convicted {chance:.0%}", profit) < 0
+
+
+@pytest.mark.parametrize("how", ["replayed", "foreign"])
+def test_replayed_or_foreign_activation_is_shown__nobody_signed_it_for_this_passage(
+    tmp_path: Path, how: str
+) -> None:
+    """It claims a pass of an activation of another sample, or of an epoch before."""
+    mined = make_mined_round(EmbeddedStore(tmp_path / "store"), batches_per_round=12)
+    work, epoch = mined.works[RIDER], mined.plan.epoch
+    assert epoch is not None
+    at, other = [i for i, one in enumerate(work.entries) if one.kind is Kind.FORWARD][:2]
+    entry, old = work.entries[at], work.entries[other]
+    if how == "replayed":
+        shown = replace(entry, message=old.message, signature=old.signature)
+    else:
+        before = replace(epoch, seed=keccak(b"another epoch"))
+        passage = Passage.of(before, entry.sample, entry.kind, entry.sender, RIDER)
+        message = old.message
+        signature = sign_passage(WALLETS[entry.sender], WHERE, passage, message)
+        shown = replace(entry, message=message, signature=signature)
+    event = replace(work.log.events[at], digest_in=keccak(shown.message))
+    log = replace(work.log, events=(*work.log.events[:at], event, *work.log.events[at + 1 :]))
+    inbox = Inbox((*work.entries[:at], shown, *work.entries[at + 1 :])).to_bytes()
+    cheat = mined.submit(RIDER, trace=log.to_bytes(), root=log.root(), inbox=inbox)
+    chance = convicted(mined, [cheat, *mined.honest(without=(RIDER,))], RIDER)
+    assert chance == 1
+    share = POT / len(mined.works)
+    assert won(f"{how} activation", share * COST / PAY - share - SLASH) < -SLASH
+
+
+# -- who times out on purpose, and who would favour or starve, with no orchestrator ----------------
+
+
+def test_miner_times_out_on_purpose__its_samples_go_to_others_and_it_is_paid_nothing() -> None:
+    """It takes letters and never answers, and saves its work. Control: all others gain by it."""
+
+    def does(sample: int, way: tuple[int, ...]) -> Collection[int]:
+        return [ASKED[sample][2][1] if m == GRIEFER else m for m in way]
+
+    change = {miner: paid - each_paid(drawn)[miner] for miner, paid in each_paid(does).items()}
+    lost = change.pop(GRIEFER)
+    assert won("miner times out on purpose", lost + COST) < -0.3 * PAY
+    assert sum(change.values()) == pytest.approx(-lost, abs=0.01)
+
+
+@pytest.mark.parametrize("starve", [False, True])
+def test_orchestrator_favours_or_starves__a_way_is_the_seeds_so_its_miners_lose(
+    starve: bool,
+) -> None:
+    """Nobody hands out samples, so who wants to prefer friends, or to pass a rival by, can only do
+    it where it hands one on itself. The passes of others than the drawn ones don't count."""
+    friends, rival = (STAGES[1][0], STAGES[2][0]), STAGES[2][1]
+
+    def does(sample: int, way: tuple[int, ...]) -> Collection[int]:
+        if way[1] != friends[0]:
+            return way
+        instead = friends[1] if not starve or way[2] == rival else way[2]
+        return [*way[:2], instead, *way[3:]]
+
+    profit = paid_by_logs(does, friends) - paid_by_logs(drawn, friends)
+    free = paid_by_logs(does, friends, rule=False) - paid_by_logs(drawn, friends, rule=False)
+    name = "starves a rival" if starve else "favours a friend"
+    assert won(f"a miner {name}, each log's own count", free) > 0
+    assert won(f"a miner {name}, by the rule", profit) < 0
 
 
 # -- the log, rewritten once the audit's seed is known --------------------------------------------

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from agents.audit.replay import audit_job
 from agents.mechanisms.score.backward_passes import PPM
 from agents.models.pull import pull
 from agents.models.text import Reader
+from agents.pipeline.butterfly import valid_fraction, valid_shards
 from agents.protocol.numbers import Phase, Violation
 from agents.storage.canonical import loads
 from scripts._net.localnet import LocalnetSettings
@@ -172,6 +174,41 @@ def test_those_at_work_are_killed_in_every_phase(pipeline: LocalNetwork) -> None
     pipeline.kill_in(job, plan)
     pipeline.finish(job)
     pipeline.assert_whole(job)
+
+
+def test_valid_shards_are_the_formulas_where_owners_are_killed_for_good(
+    pipeline: LocalNetwork,
+) -> None:
+    """Three of five miners, so two at least of one stage, die with their shards merged and unsaid.
+
+    Nobody is slashed, all are paid, and a stranger's audit agrees.
+    """
+    dead = MINERS[:3]
+    pipeline.arm({"trainer-before-shards": dead})
+    job = pipeline.job(**SPEC)
+
+    def stay_dead() -> None:
+        for name in dead:
+            if name in pipeline.crashed and name not in gone:
+                pipeline.stop(name)
+                gone.append(name)
+
+    gone: list[str] = []
+    history = pipeline.finish(job, stay_dead)
+    assert sorted(gone) == list(dead)
+    pipeline.assert_whole(job)
+    lines, killed = records(pipeline, history), 0
+    for merge in lines:
+        miners, lost = len(merge["owners"]), len(merge["lost"])
+        away = miners - len(merge["statements"])
+        pairs = miners * (miners - 1) // 2
+        print(f"{miners} owners, {away} killed: {pairs - lost} of {pairs} shards are valid")
+        assert pairs - lost == valid_shards(miners, away)
+        assert Fraction(pairs - lost, pairs) == valid_fraction(miners, away)
+        assert merge["accepted"] == (valid_fraction(miners, away) >= Fraction("0.3"))
+        killed += away
+    assert killed == len(dead) and any(merge["lost"] for merge in lines)
+    assert_replays(pipeline, job)
 
 
 def gas(pipeline: LocalNetwork, job: int) -> list[int]:

@@ -236,12 +236,12 @@ class Training:
             return None
         if report.shards is not None:
             self._artefacts.name(report.shards, "record of shards")
-        said = self._reader.recorded(plan.epoch, report)
+        recorded = self._reader.recorded(plan.epoch, report)
         seed = audit_seed(self._record, part.round_id, False)
         if seed is None:
             raise ValueError("the audit seed that orders the shards can't be known")
-        place = self._record.job_id, part.round_id, plan.epoch, used
-        return self._reader.shares(*place, seed, said)
+        place = self._record.job_id, part.round_id, plan, used
+        return self._reader.shares(*place, seed, recorded)
 
     def _model_after(
         self,

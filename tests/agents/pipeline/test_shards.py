@@ -50,8 +50,8 @@ def says(butterfly: Butterfly, owner: int, off: Sequence[int] = (), **changes: A
     return replace(said, **changes)
 
 
-def nobody(others: Sequence[int]) -> Tensor | None:
-    """Whose payloads nobody has."""
+def nobody(owner: int, shard: int) -> Tensor | None:
+    """Where nobody has the pieces."""
     return None
 
 

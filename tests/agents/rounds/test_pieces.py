@@ -8,8 +8,8 @@ first: a payload that is sound where one owner looks, and not where another does
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -18,15 +18,26 @@ import pytest
 import torch
 from torch import Tensor
 
+from agents.audit.sources.artefacts import Artefacts
 from agents.mechanisms import codec, merge
 from agents.mechanisms.codec.parts.container import header
 from agents.pipeline.butterfly import Butterfly, traffic, valid_shards
-from agents.pipeline.shards import Statement, flat, merge_shards, settle, stage_seed
+from agents.pipeline.shards import (
+    Settlement,
+    Statement,
+    flat,
+    merge_shard,
+    merge_shards,
+    settle,
+    stage_seed,
+)
 from agents.protocol.structs import Reveal
+from agents.rounds.named import Named, read_named
 from agents.rounds.payload import read_payload
 from agents.rounds.pieces import Pieces, fetch_pieces
 from agents.rounds.report import UNAVAILABLE
 from agents.storage.cid import PROFILE, cid_of_bytes, digest_of
+from agents.storage.errors import NotFound
 from agents.storage.ipfs import IpfsStore
 from agents.training.state import PayloadError
 from scripts._net.kubo import KuboServer
@@ -38,6 +49,8 @@ DENSE = codec.get("dense")()
 START = len(header(DENSE.layout(SHAPES)))
 MEAN = merge.get("mean")()
 SEED = stage_seed(b"\x07" * 32, 0)
+LIE = b"\2" * 32
+PLAN: Any = SimpleNamespace(step=0, codec_seed=lambda codec, node: b"\1" * 32)
 NINE = Fraction(9, 10)
 CHUNK = PROFILE.chunk_size
 
@@ -60,6 +73,11 @@ class Stage:
     store: IpfsStore
     butterfly: Butterfly
     raw: dict[int, bytes]
+    withheld: set[int] = field(default_factory=set)  # whose payload is not to be had as a whole
+
+    @property
+    def job(self) -> Any:
+        return SimpleNamespace(codec_at=lambda step: DENSE, stage_shapes=lambda stage: SHAPES)
 
     def publish(self, miner: int, raw: bytes) -> None:
         self.raw[miner] = raw
@@ -71,15 +89,16 @@ class Stage:
         row[place] = number
         self.publish(miner, payload(row))
 
+    def reveal(self, miner: int) -> Reveal:
+        content = digest_of(cid_of_bytes(self.raw[miner]))
+        return Reveal(miner, "", bytes(32), content, bytes(32), bytes(32))
+
     def pieces(self, owner: int, of: int, plan_codec: Any = DENSE) -> Pieces:
         job: Any = SimpleNamespace(
             codec_at=lambda step: plan_codec, stage_shapes=lambda stage: SHAPES
         )
-        plan: Any = SimpleNamespace(step=0, codec_seed=lambda codec, node: b"\1" * 32)
-        content = digest_of(cid_of_bytes(self.raw[of]))
-        reveal = Reveal(of, "", bytes(32), content, bytes(32), bytes(32))
         spans = [self.butterfly.spans[shard] for shard in self.butterfly.owned(owner)]
-        return fetch_pieces(reveal, job, self.store, plan, 0, spans)
+        return fetch_pieces(self.reveal(of), job, self.store, PLAN, 0, spans)
 
     def said(self, owner: int) -> tuple[Statement, int]:
         """What an owner states after it merged whom it could, and what it fetched of others."""
@@ -94,23 +113,65 @@ class Stage:
         """The rows of those whose payload is sound as a whole."""
         good = {}
         for miner, raw in self.raw.items():
+            if miner in self.withheld:
+                continue
             try:
                 good[miner] = flat(read_payload(raw, DENSE, SHAPES))
             except PayloadError:
                 continue
         return good
 
-    def settle(self, said: dict[int, Statement], least: Fraction = NINE) -> Any:
+    def named(
+        self, said: dict[int, Statement], unread: Collection[tuple[int, int]] | None = None
+    ) -> Named:
+        """What a proposer knows of payloads that are not in the merge; `unread`: a verifier."""
         good = self.whole()
+        shown: Any = [
+            SimpleNamespace(reveal=self.reveal(miner), gradient=good.get(miner))
+            for miner in sorted(self.raw)
+        ]
+        stages = [(0, self.butterfly, said)]
+        return read_named(self.job, self.store, PLAN, shown, stages, unread, within_s=60.0)
 
-        def again(others: tuple[int, ...]) -> Tensor | None:
-            if not set(others) <= good.keys():
-                return None
-            return MEAN([{"all": good[one]} for one in others])["all"]
+    def settle(
+        self, said: dict[int, Statement], least: Fraction = NINE, named: Named | None = None
+    ) -> tuple[Settlement, Tensor]:
+        good = self.whole()
+        known = self.named(said) if named is None else named
 
-        merged = again(tuple(sorted(good)))
-        assert merged is not None
+        def again(owner: int, shard: int) -> Tensor | None:
+            others = said[owner].contributors
+            pieces = known.pieces_of(self.butterfly, owner, shard, others, good)
+            return None if pieces is None else merge_shard(pieces, MEAN)
+
+        merged = MEAN([{"all": good[one]} for one in sorted(good)])["all"]
         return settle(self.butterfly, merged, good, said, least, again), merged
+
+    def lie(self, said: Statement, *shards: int) -> Statement:
+        """The statement with other digests of these shards."""
+        owned = self.butterfly.owned(said.owner)
+        told = zip(owned, said.digests, strict=True)
+        return replace(said, digests=tuple(LIE if s in shards else one for s, one in told))
+
+    def spoil(self, cheat: int, number: float = float("nan")) -> int:
+        """Spoil a payload in a shard that the cheat does not own. Returns the shard."""
+        pairs = self.butterfly.pairs
+        shard = next(s for s, pair in enumerate(pairs) if cheat not in pair)
+        self.put_number(cheat, self.butterfly.spans[shard][0], number)
+        return shard
+
+    def withhold(self, cheat: int) -> int:
+        """Take down a leaf within a shard that the cheat does not own. Returns the shard."""
+        pairs = self.butterfly.pairs
+        shard = next(s for s, pair in enumerate(pairs) if cheat not in pair)
+        leaf = (START + 2 * sum(self.butterfly.spans[shard])) // CHUNK
+        gone = self.raw[cheat][leaf * CHUNK : (leaf + 1) * CHUNK]
+        del self.kubo.blocks[digest_of(cid_of_bytes(gone)).hex()]
+        self.withheld.add(cheat)
+        return shard
+
+    def all_say(self) -> dict[int, Statement]:
+        return {owner: self.said(owner)[0] for owner in self.butterfly.miners}
 
 
 @pytest.fixture
@@ -145,15 +206,13 @@ def test_a_payload_that_is_spoilt_in_one_shard_freezes_nothing(
     merges whole payloads."""
     stage = stage_of(4)
     cheat = 3
-    shard = next(s for s, pair in enumerate(stage.butterfly.pairs) if cheat not in pair)
-    seers = set(stage.butterfly.pairs[shard])
-    stage.put_number(cheat, stage.butterfly.spans[shard][0], number)
-    said = {owner: stage.said(owner)[0] for owner in stage.butterfly.miners}
+    seers = set(stage.butterfly.pairs[stage.spoil(cheat, number)])
+    said = stage.all_say()
     for owner, one in said.items():
         assert (cheat in one.contributors) == (owner not in seers)
     found, merged = stage.settle(said)
     assert found.accepted and not found.lost and not found.liars and not found.elsewhere
-    assert set(found.unjudged) == set(said) - seers
+    assert not found.unjudged, "the others are judged by the pieces that they had to read"
     assert torch.equal(found.update, merged)
     assert torch.equal(merged, MEAN([{"a": numbers(m)} for m in (2, 4, 5)])["a"])
 
@@ -164,43 +223,148 @@ def test_a_header_that_is_wrong_is_seen_by_whoever_merges_whole(
     stage = stage_of(3)
     raw = payload(numbers(2))
     stage.publish(2, b"\xff" * 8 + raw[8:])
-    said = {owner: stage.said(owner)[0] for owner in stage.butterfly.miners}
+    said = stage.all_say()
     found, merged = stage.settle(said)
-    assert found.accepted and not found.liars and found.unjudged == stage.butterfly.miners
+    assert found.accepted and not found.liars and not found.unjudged
     assert torch.equal(found.update, merged) and 2 not in stage.whole()
+    lies = {**said, 3: stage.lie(said[3], stage.butterfly.owned(3)[0])}
+    assert stage.settle(lies)[0].liars == {3: stage.butterfly.owned(3)[:1]}
 
 
 def test_a_leaf_that_is_withheld_freezes_nothing(stage_of: Callable[[int], Stage]) -> None:
     """The payload is not to be had as a whole; those who don't need the leaf can't know."""
     stage = stage_of(4)
     cheat = 3
-    shard = next(s for s, pair in enumerate(stage.butterfly.pairs) if cheat not in pair)
-    first, last = stage.butterfly.spans[shard]
-    leaf = (START + 2 * (first + last)) // CHUNK
-    gone = stage.raw[cheat][leaf * CHUNK : (leaf + 1) * CHUNK]
-    del stage.kubo.blocks[digest_of(cid_of_bytes(gone)).hex()]
+    shard = stage.withhold(cheat)
     seers = [owner for owner in stage.butterfly.miners if stage.pieces(owner, cheat).row is None]
     assert set(seers) == set(stage.butterfly.pairs[shard])
     assert stage.pieces(seers[0], cheat).reason.startswith(UNAVAILABLE)
-    said = {owner: stage.said(owner)[0] for owner in stage.butterfly.miners}
-    del stage.raw[cheat]  # of what a whole-merger has
-    found, merged = stage.settle(said)
-    assert found.accepted and not found.liars and not found.elsewhere
+    found, merged = stage.settle(stage.all_say())
+    assert found.accepted and not found.liars and not found.elsewhere and not found.unjudged
     assert torch.equal(found.update, merged)
+
+
+def test_a_friend_that_spoils_its_own_payload_hides_no_lie(
+    stage_of: Callable[[int], Stage],
+) -> None:
+    """Where the owner looked, the friend's piece is sound and is merged again. Where it is not, the
+    owner saw that, so no digest of a merge with it is right."""
+    stage = stage_of(4)
+    friend = 3
+    spoilt = stage.spoil(friend)
+    said = stage.all_say()
+    liar = next(one for one in (2, 4, 5) if one not in stage.butterfly.pairs[spoilt])
+    shard = next(s for s in stage.butterfly.owned(liar) if friend not in stage.butterfly.pairs[s])
+    found, merged = stage.settle({**said, liar: stage.lie(said[liar], shard)})
+    assert found.liars == {liar: (shard,)} and not found.unjudged
+    assert not any(row.count(False) for row in found.matrix), "its partner names others"
+    assert torch.equal(found.update, merged)
+    seer = stage.butterfly.pairs[spoilt][0]
+    names = replace(said[seer], contributors=stage.butterfly.miners)
+    found, _ = stage.settle({**said, seer: names})
+    assert spoilt in found.liars[seer] and not found.unjudged
+
+
+def test_a_friend_that_withholds_a_leaf_hides_a_lie_in_that_leaf_alone(
+    stage_of: Callable[[int], Stage],
+) -> None:
+    """Who says that it had the leaf may have had it from its friend: nobody can tell."""
+    stage = stage_of(4)
+    friend = 3
+    hidden = stage.withhold(friend)
+    said = stage.all_say()
+    liar = stage.butterfly.pairs[hidden][0]
+    names = replace(said[liar], contributors=stage.butterfly.miners)
+    lies = {**said, liar: stage.lie(names, *stage.butterfly.owned(liar))}
+    found, merged = stage.settle(lies)
+    assert found.unjudged == {liar: (hidden,)}
+    assert found.liars == {liar: tuple(s for s in stage.butterfly.owned(liar) if s != hidden)}
+    assert torch.equal(found.update, merged), "and moves nothing by it"
+
+
+def test_a_verifier_judges_by_what_the_proposer_published_again(
+    stage_of: Callable[[int], Stage],
+) -> None:
+    """The friend takes all of its payload down after the proposal."""
+    stage = stage_of(4)
+    friend = 3
+    hidden = stage.withhold(friend)
+    said = stage.all_say()
+    liar = stage.butterfly.pairs[hidden][0]
+    names = replace(said[liar], contributors=stage.butterfly.miners)
+    lies = {**said, liar: stage.lie(names, *stage.butterfly.owned(liar))}
+    proposed = stage.named(lies)
+    places = {(owner, s) for owner, many in stage.settle(lies)[0].unjudged.items() for s in many}
+    assert places == proposed.unread.keys() == {(liar, hidden)}
+    raw, kept = stage.raw[friend], dict(stage.kubo.blocks)
+    for at in range(0, len(raw), CHUNK):
+        stage.kubo.blocks.pop(digest_of(cid_of_bytes(raw[at : at + CHUNK])).hex(), None)
+    with pytest.raises(NotFound, match="can't be judged"):
+        stage.named(lies, places)
+    for block in proposed.blocks:
+        stage.store.put_bytes(block)
+    again = stage.named(lies, places)
+    assert again.key() == proposed.key()
+    assert stage.settle(lies, named=again)[0].liars == stage.settle(lies, named=proposed)[0].liars
+    # What comes late is no reason to judge otherwise than the record.
+    stage.kubo.blocks |= kept
+    stage.publish(friend, raw)
+    assert stage.named(lies, places).key() == proposed.key()
+
+
+def test_an_auditor_judges_as_the_record_does(stage_of: Callable[[int], Stage]) -> None:
+    """Also where a payload can't be had as a whole: that is what it notes, and nothing else."""
+    stage = stage_of(4)
+    hidden = stage.withhold(3)
+    said = stage.all_say()
+    liar = stage.butterfly.pairs[hidden][0]
+    names = replace(said[liar], contributors=stage.butterfly.miners)
+    lies = {**said, liar: stage.lie(names, *stage.butterfly.owned(liar))}
+    proposed = stage.named(lies)
+    artefacts: Any = Artefacts(stage.store)
+    found = replace(stage, store=artefacts).named(lies, proposed.unread.keys())
+    assert found.key() == proposed.key() and found.unread
+    assert stage.settle(lies, named=found)[0].liars == stage.settle(lies)[0].liars
+    assert all(not failure.altered for failure in artefacts.failures())
+
+
+def test_a_file_that_no_blocks_make_is_seen_by_whoever_names_it(
+    stage_of: Callable[[int], Stage],
+) -> None:
+    """Its root promises a leaf of another length. No honest owner of that shard names it."""
+    stage = stage_of(3)
+    raw = stage.raw[2]
+    root = stage.kubo.blocks[digest_of(cid_of_bytes(raw)).hex()]
+    first, other = raw[:CHUNK], b"short"
+    false = root.replace(digest_of(cid_of_bytes(first)), digest_of(cid_of_bytes(other)))
+    for block in (other, false):
+        stage.kubo.blocks[digest_of(cid_of_bytes(block)).hex()] = block
+    honest = stage.reveal(2)
+    stage.reveal = lambda m: (  # type: ignore[method-assign, assignment]
+        replace(honest, content=digest_of(cid_of_bytes(false)))
+        if m == 2
+        else Stage.reveal(stage, m)
+    )
+    stage.withheld.add(2)
+    owner = next(one for one in (3, 4) if 0 in stage.butterfly.owned(one))
+    assert stage.pieces(owner, 2).reason.startswith("bad payload")
+    names = replace(stage.said(owner)[0], contributors=stage.butterfly.miners)
+    named = stage.named({owner: names})
+    assert (owner, 0) in named.faulty and not named.unread and false in named.blocks
 
 
 def test_a_liar_that_names_more_miners_is_judged_by_those(stage_of: Callable[[int], Stage]) -> None:
     """They are sound, and not in the result for want of passes."""
     stage = stage_of(4)
-    said = {owner: stage.said(owner)[0] for owner in stage.butterfly.miners}
+    said = stage.all_say()
     rows = stage.whole()
     fewer = (2, 3, 4)
 
-    def again(others: tuple[int, ...]) -> Tensor | None:
-        return MEAN([{"a": rows[one]} for one in others])["a"]
+    def again(owner: int, shard: int) -> Tensor | None:
+        first, last = stage.butterfly.spans[shard]
+        return merge_shard([rows[one][first:last] for one in (*fewer, 5)], MEAN)
 
-    merged = again(fewer)
-    assert merged is not None
+    merged = MEAN([{"a": rows[one]} for one in fewer])["a"]
     honest = settle(stage.butterfly, merged, fewer, said, NINE, again)
     assert not honest.liars and not honest.unjudged and torch.equal(honest.update, merged)
     lie = Statement(1, 1, 5, SEED, (2, 3, 4, 5), b"\1" * 32, (b"\2" * 32,) * 3)
