@@ -4,7 +4,7 @@
 Rule: a vector is false only if public bytes deny it, or if nobody can have what it rests on. The
 record that it names must give it, by the functions that validators make records with; it must
 follow the record that its validator revealed before (`agents.gauntlet.record_chain`); and what it
-measured must be what the round's payloads give on the batches that its own secret drew
+measured must be what the round's payloads give on the batches that its audit seed drew
 (`agents.gauntlet.remeasure`). It must name the round's model and its audit seed: with a seed of its
 own a validator would choose whom it measures, and on what. (A round whose audit seed was drawn
 again, because nobody captured it in time, had two.) An opinion that only lies far from the median

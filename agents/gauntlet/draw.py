@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who a validator evaluates in a round: a few, drawn by its own randomness, the long unseen first.
+"""Who is evaluated in a round: a few, drawn by its audit seed, the long unseen first.
 
 Rule: a weighted draw without replacement, the weight of a node being one more than the rounds since
 it was last evaluated (the current Templar validators' rule; their bins by rating are left out,
-because a match of equals tells less about a newcomer). The seed joins a secret that the validator
-promised a round ago with the round's audit seed, so the drawn can't know and the validator can't
-choose. The draw is a function of seed and state: the published secret lets anyone repeat it.
+because a match of equals tells less about a newcomer). Each node has as many tickets as it weighs,
+and the nodes with the greatest tickets are chosen; so whether a node is a candidate changes nothing
+about another node's tickets, and a validator that misses a payload draws nearly what the others do.
+
+All validators draw from the audit seed alone. It is known only after every payload is fixed, so the
+drawn can't know. With secrets of their own validators measured other nodes on other batches than
+their peers, and who denied that it had a payload pushed its score to the least of the others'. From
+one seed honest validators find the same, so that nobody with less than half of the weight moves a
+median. What is given up: three of them no longer average over three samples of batches.
 """
 
 from __future__ import annotations
@@ -14,11 +20,12 @@ import hashlib
 from collections.abc import Iterable, Mapping
 
 NEW = 10  # rounds for which a node that was never rated counts as unseen
+_DOMAIN = b"menagerie.gauntlet.round.v1"
 
 
-def round_seed(secret: bytes, audit_seed: bytes) -> bytes:
-    """sha256(secret || audit seed), 32 bytes: all of a validator's draws in a round start here."""
-    return hashlib.sha256(secret + audit_seed).digest()
+def round_seed(audit_seed: bytes) -> bytes:
+    """sha256(domain || audit seed), 32 bytes: all draws of a round's validators start here."""
+    return hashlib.sha256(_DOMAIN + audit_seed).digest()
 
 
 def draw(
@@ -26,18 +33,13 @@ def draw(
 ) -> list[int]:
     """At most `count` distinct candidates, ascending.
 
-    The i-th choice takes sha256(seed || purpose || i) modulo the sum of the weights left; weights
-    lie side by side in ascending order of node. The bias of the modulus is below 2^-200.
+    Ticket t of a node is sha256(seed || purpose || node || t), the numbers in 8 bytes. The chance
+    to have the greatest of all is a node's part of all tickets.
     """
-    pool = sorted(set(candidates))
-    chosen = []
-    for index in range(min(count, len(pool))):
-        word = hashlib.sha256(seed + purpose.encode() + index.to_bytes(8, "big")).digest()
-        weights = [1 + unseen.get(node, NEW) for node in pool]
-        left = int.from_bytes(word, "big") % sum(weights)
-        for place, weight in enumerate(weights):
-            if left < weight:
-                chosen.append(pool.pop(place))
-                break
-            left -= weight
-    return sorted(chosen)
+
+    def greatest(node: int) -> bytes:
+        start = seed + purpose.encode() + node.to_bytes(8, "big")
+        tickets = range(1 + unseen.get(node, NEW))
+        return max(hashlib.sha256(start + t.to_bytes(8, "big")).digest() for t in tickets)
+
+    return sorted(sorted(set(candidates), key=greatest, reverse=True)[:count])

@@ -10,7 +10,8 @@ LossScore is `agents.gauntlet.loss_score`'s. The rules this file adds:
   longer or shorter payload scores the same.
 - All nodes are measured on the same random sequences, which no node of the round was assigned:
   nobody can have trained on them for being told to. The assigned batches are a few of the node's.
-- All draws start from the validator's secret and the audit seed, after every payload is fixed.
+- All draws start from the round's audit seed, which is known after every payload is fixed; so all
+  validators measure alike (`agents.gauntlet.draw`).
 - Batches differ in difficulty by more than an update differs on data it has seen. So the other
   evaluated updates are measured on a node's assigned batches too: the median of their (assigned -
   random) is what was to be `expected` of any update there, and mu moves by the sign of (assigned -
@@ -134,7 +135,7 @@ class _Cells:
 
 @dataclass(frozen=True)
 class Yardstick:
-    """One validator's measure of one round.
+    """The measure of one round, the same for all validators.
 
     Attributes:
         before: the round's model.

@@ -111,22 +111,17 @@ class ScoreRecord(_Frozen):
     Attributes:
         position: number of records before this one in the chain.
         previous: digest of the record before; None starts from fresh ratings.
-        secret: 32 bytes that, with the audit seed, drew who was evaluated on which batches.
-        promise: sha256 of the next record's secret, fixed before anyone knows its audit seed.
-        renewed: this secret is not the one that was promised, because that was lost.
+        audit_seed: the round's; it drew who was evaluated on which batches.
         scores: one line per node of the snapshot, in its order.
         ratings: everyone who is rated, ascending by node.
     """
 
-    version: Literal[2] = 2
+    version: Literal[3] = 3
     job: Annotated[int, Field(ge=1)]
     round: Annotated[int, Field(ge=1)]
     verifier: NodeId
     position: Annotated[int, Field(ge=0, lt=2**53)]
     previous: Digest | None
-    secret: Digest
-    promise: Digest
-    renewed: bool
     audit_seed: Digest
     model: Digest
     scores: Annotated[list[NodeScore], Field(min_length=1, max_length=MAX_NODES)]

@@ -2,10 +2,9 @@
 """Whether a validator's record follows the one that it revealed before.
 
 Rule: a record names the newest one that its validator revealed in the job, in the last LOOK_BACK
-rounds; the chain says which that is. A validator that has lost its disk may start again once in
-that time, from fresh ratings or from another secret than the promised one. Whoever could start
-again in each round would choose whom it measures when it knows the audit seed, and its scores would
-follow from nothing but that choice.
+rounds; the chain says which that is. A validator that can't have that one any more may start from
+fresh ratings, once in that time. Whoever could do so in each round would choose, knowing the
+round's measurements, whether its ratings follow from them alone or from all before.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ def breach(
     for number, digest in reach:
         earlier = read(digest)
         if earlier is not None and _starts_again(earlier, within_reach(revealed, number)):
-            return f"it starts again, as that of round {number} did, and chooses whom it measures"
+            return f"it starts again, as that of round {number} did, and chooses its own past"
     return ""
 
 
 def _starts_again(record: ScoreRecord, reach: Revealed) -> bool:
-    """Whether a record takes nothing, or not its draw, from those that it could follow."""
-    return bool(reach) and (record.previous is None or record.renewed)
+    """Whether a record takes nothing from those that it could follow."""
+    return bool(reach) and record.previous is None

@@ -145,7 +145,7 @@ def _losses(
         plan=plan,
         before=reader.before(view),
         length=median_norm(payloads[node] for node in usable),
-        seed=round_seed(bytes.fromhex(record.secret), bytes.fromhex(record.audit_seed)),
+        seed=round_seed(bytes.fromhex(record.audit_seed)),
         device=reader.device,
         history=merged_updates(reader.models, view.job_id, view.round.prev_model, options.history),
     )

@@ -10,7 +10,6 @@ A rating is kept while its node is away, for FORGOTTEN_AFTER rounds at most.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 from agents.gauntlet.draw import NEW, draw, round_seed
@@ -32,18 +31,12 @@ def digest_of_record(raw: bytes) -> bytes:
     return digest_of(cid_of_bytes(raw))
 
 
-def promise_of(secret: bytes) -> str:
-    """What a record says of the secret after its own."""
-    return hashlib.sha256(secret).hexdigest()
-
-
 def unseen_of(previous: ScoreRecord | None) -> dict[int, int]:
     """Rounds since each rated node was last evaluated."""
     return {} if previous is None else {line.node: line.unseen for line in previous.ratings}
 
 
 def drawn(
-    secret: bytes,
     audit_seed: bytes,
     previous: ScoreRecord | None,
     usable: Sequence[int],
@@ -54,7 +47,7 @@ def drawn(
 
     As many of either at most, so that a crowd of absent nodes can't make a match unbounded.
     """
-    seed, unseen = round_seed(secret, audit_seed), unseen_of(previous)
+    seed, unseen = round_seed(audit_seed), unseen_of(previous)
     count = options.evaluated
     return (draw(seed, GOOD, unseen, usable, count), draw(seed, LAST, unseen, others, count))
 
@@ -121,12 +114,8 @@ def replay(record: ScoreRecord, previous: ScoreRecord | None, options: Gauntlet)
     wrong = _chain(record, previous)
     usable = [line.node for line in record.scores if line.usable]
     others = [line.node for line in record.scores if not line.usable]
-    secret, audit_seed = bytes.fromhex(record.secret), bytes.fromhex(record.audit_seed)
-    due = {
-        node
-        for part in drawn(secret, audit_seed, previous, usable, others, options)
-        for node in part
-    }
+    audit_seed = bytes.fromhex(record.audit_seed)
+    due = {node for part in drawn(audit_seed, previous, usable, others, options) for node in part}
     stated = {line.node for line in record.scores if line.evaluated}
     if due != stated:
         wrong.append(f"nodes {sorted(stated)} took part in the match, the draw says {sorted(due)}")
@@ -152,8 +141,6 @@ def _chain(record: ScoreRecord, previous: ScoreRecord | None) -> list[str]:
         wrong.append("the record before it is of another job or validator")
     if record.position != previous.position + 1 or record.round <= previous.round:
         wrong.append("the record does not come after the one it names")
-    if not record.renewed and promise_of(bytes.fromhex(record.secret)) != previous.promise:
-        wrong.append("the secret is not the one that the record before it promised")
     return wrong
 
 

@@ -2,19 +2,17 @@
 """A verifier's duty in a job scored by Gauntlet: evaluate, commit a score vector, reveal it.
 
     AGGREGATE, CHALLENGE, DISPUTED
-      until committed     check every node, evaluate the few that its own secret drew, rate them,
+      until committed     check every node, evaluate the few that the audit seed drew, rate them,
                           journal the vector, commit to it
       once all committed  (or the commit window is over) publish the record, reveal
 
 Rule: what a commitment hides (scores, salt, record) is on disk before it is sent, so a crash at any
 line costs nothing. It counts only on the chain whose audit seed the scores were made from: after a
 reorganisation the validator scores anew and commits again. The record is published only with the
-reveal: it holds the secret of the draw.
+reveal: others could copy its scores.
 
-The secret of a record is promised by the one before it, so a validator can't choose whom it
-evaluates once it knows the audit seed. A validator that never revealed in the job, or not in the
-last LOOK_BACK rounds, or whose last record can't be had, starts from fresh ratings, and from a
-secret drawn for that round. No other validator's record is ever read.
+A validator that never revealed in the job, or not in the last LOOK_BACK rounds, or whose last
+record can't be had, starts from fresh ratings. No other validator's record is ever read.
 
 Payloads and sync samples that are missing are waited for, half of the aggregate window from the end
 of the reveals on, and no longer: the round's clock decides, not who commits or proposes first. Of a
@@ -25,9 +23,7 @@ Nothing that goes wrong here keeps the verifier from attesting.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import secrets
 from collections.abc import Collection
 
 from agents.gauntlet.draw import round_seed
@@ -51,13 +47,7 @@ from agents.gauntlet.record import (
     ScoreRecord,
 )
 from agents.gauntlet.record_chain import LOOK_BACK
-from agents.gauntlet.replay import (
-    digest_of_record,
-    drawn,
-    follow,
-    promise_of,
-    scores_of,
-)
+from agents.gauntlet.replay import digest_of_record, drawn, follow, scores_of
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.numbers import ZERO_DIGEST, Phase, ScorePhase
 from agents.protocol.scores import Consensus, Scoring
@@ -78,7 +68,6 @@ from agents.training.state import State
 _ROUNDS_KEPT = 3
 _ROUND_PHASES = (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED)
 _WAIT = 0.5  # of the aggregate window
-_ROOT = "validator-root"
 _RECORD = "record"  # the file of a commitment
 _MILLI = 1_000
 _MOST_SYNC = 10**12
@@ -211,10 +200,9 @@ class Validator:
             self._store,
         )
         previous = self._previous(view, node)
-        secret, renewed = self._secret(view, previous, audit_seed)
         usable = [n for n, found in checked.items() if found.usable]
         others = [n for n, found in checked.items() if not found.usable]
-        due, last = drawn(secret, audit_seed, previous, usable, others, options)
+        due, last = drawn(audit_seed, previous, usable, others, options)
         sent: dict[int, State] = {
             s.reveal.node: s.gradient for s in submissions if s.gradient is not None
         }
@@ -224,7 +212,7 @@ class Validator:
             plan=plan,
             before=before,
             length=median_norm(sent[n] for n in usable),
-            seed=round_seed(secret, audit_seed),
+            seed=round_seed(audit_seed),
             device=self._reader.device,
             history=merged_updates(
                 self._reader.models, view.job_id, view.round.prev_model, options.history
@@ -246,9 +234,6 @@ class Validator:
             verifier=node,
             position=0 if previous is None else previous.position + 1,
             previous=None if previous is None else digest_of_record(previous.to_bytes()).hex(),
-            secret=secret.hex(),
-            promise=promise_of(self._secret_after(view.job_id, view.round_id)),
-            renewed=renewed,
             audit_seed=audit_seed.hex(),
             model=view.round.prev_model.hex(),
             scores=[
@@ -358,26 +343,6 @@ class Validator:
                 return raw
         return None
 
-    def _secret(
-        self, view: View, previous: ScoreRecord | None, audit_seed: bytes
-    ) -> tuple[bytes, bool]:
-        """The round's secret, and whether it is another than the one promised."""
-        if previous is None:
-            return self._derived(view.job_id, "first", audit_seed), False
-        secret = self._secret_after(view.job_id, previous.round)
-        return secret, promise_of(secret) != previous.promise
-
-    def _secret_after(self, job_id: int, round_id: int) -> bytes:
-        """The secret of the record that follows the one of a round."""
-        return self._derived(job_id, "after", round_id.to_bytes(32, "big"))
-
-    def _derived(self, job_id: int, what: str, of: bytes) -> bytes:
-        journal = self._context.journal
-        if journal.get(_ROOT) is None:
-            journal.put(_ROOT, secrets.token_hex(32))
-        root = bytes.fromhex(journal.get(_ROOT))
-        return hashlib.sha256(root + job_id.to_bytes(32, "big") + what.encode() + of).digest()
-
     # -- small things --------------------------------------------------------------------------
 
     def _concerned(self, view: View, node: int) -> bool:
@@ -436,7 +401,11 @@ class Validator:
         if self._told == (place := (view.job_id, view.round_id)):
             return
         self._told = place
-        log, record = self._context.log, ScoreRecord.from_bytes(raw)
+        try:
+            record = ScoreRecord.from_bytes(raw)
+        except RecordError:
+            return  # of the version that committed to it; it is revealed all the same
+        log = self._context.log
         for line in record.scores:
             if line.failure:
                 log.info(

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from scripts._attacks import (
+    denying,
     draws,
     honest,
     honest_work,
@@ -34,6 +35,7 @@ def attacks(numbers: TaskNumbers | None = None) -> tuple[Attack, ...]:
         *verdicts.ATTACKS,
         *riders.ATTACKS,
         *scores.ATTACKS,
+        *denying.ATTACKS,
         *tilting.ATTACKS,
         *tasks.attacks(numbers or TaskNumbers()),
     )

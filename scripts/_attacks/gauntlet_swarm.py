@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A swarm whose rounds are paid by the score `gauntlet`: three validators measure, rate and agree.
 
-Validators check norms, draw, measure, rate and score with secrets of their own; the median of their
-vectors pays the round, and `select` says who is merged into the next model.
+Validators check norms, draw, measure, rate and score; the median of their vectors pays the round,
+and `select` says who is merged into the next model. All measure alike, so a measurement is made
+once and used by every validator that makes the same.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from agents.gauntlet.draw import round_seed
 from agents.gauntlet.primary_evaluation import Measured, Yardstick, median_norm
 from agents.gauntlet.record import NodeScore, ScoreRecord
-from agents.gauntlet.replay import digest_of_record, drawn, follow, promise_of, scores_of
+from agents.gauntlet.replay import digest_of_record, drawn, follow, scores_of
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.median import stake_median
 from agents.rounds.plan import Plan
@@ -21,15 +22,21 @@ from agents.training.norms import norm
 from agents.training.state import State, model_hash
 from scripts._attacks.swarm import DEVICE, Swarm
 
-_VALIDATORS = 3
+VALIDATORS = 3
 
 
 @dataclass
 class GauntletSwarm(Swarm):
-    """`records`: the newest of each validator. `standing`: shares of the newest scored round."""
+    """`records`: the newest of each validator. `standing`: shares of the newest scored round.
 
-    records: list[ScoreRecord | None] = field(default_factory=lambda: [None] * _VALIDATORS)
+    `measured`: what was found in the round, by who was measured. `vectors`: of the newest round, by
+    validator.
+    """
+
+    records: list[ScoreRecord | None] = field(default_factory=lambda: [None] * VALIDATORS)
     standing: dict[int, int] = field(default_factory=dict)
+    measured: dict[frozenset[int], Mapping[int, Measured]] = field(default_factory=dict)
+    vectors: dict[int, list[int]] = field(default_factory=dict)
 
     @property
     def options(self) -> Gauntlet:
@@ -39,42 +46,52 @@ class GauntletSwarm(Swarm):
     def settled(self, plan: Plan, sent: Mapping[int, State]) -> tuple[Mapping[int, int], State]:
         """By the validators' median; the newest scored round pays one that nobody scored."""
         plausible = self.options.plausible_norms({n: norm(u) for n, u in sent.items()})
-        vectors = [self._vector(i, plan, sent, plausible) for i in range(_VALIDATORS)]
-        shares = stake_median(vectors, [1] * _VALIDATORS, _VALIDATORS)
+        self.measured.clear()
+        for index in range(VALIDATORS):
+            had = plausible - self.lost(index)
+            self.vectors[index] = self._vector(index, plan, sent, had)
+        rows = [self.vectors[index] for index in range(VALIDATORS)]
+        shares = stake_median(rows, [1] * VALIDATORS, VALIDATORS)
         merged_by = self.options.select(sorted(plausible), self.standing)
         if any(shares):
             self.standing = dict(zip(self.nodes, shares, strict=True))
         paying = self.standing or dict.fromkeys(self.nodes, 1)
         return paying, self.job.merge([sent[node] for node in merged_by])
 
-    def _yardstick(self, plan: Plan, sent: Mapping[int, State], secret: bytes) -> Yardstick:
-        """The measure of the validator with this secret."""
+    def lost(self, index: int) -> frozenset[int]:
+        """Nodes whose payloads a validator does not get in time: none."""
+        return frozenset()
+
+    def _yardstick(self, plan: Plan, sent: Mapping[int, State]) -> Yardstick:
+        """The round's measure."""
         return Yardstick(
             job=self.job,
             options=self.options,
             plan=plan,
             before=self.state,
             length=median_norm(sent.values()),
-            seed=round_seed(secret, self.word("audit")),
+            seed=round_seed(self.word("audit")),
             device=DEVICE,
             history=self.history[: self.options.history],
         )
 
     def _vector(
-        self, index: int, plan: Plan, sent: Mapping[int, State], plausible: set[int]
+        self, index: int, plan: Plan, sent: Mapping[int, State], had: set[int]
     ) -> list[int]:
-        """What one validator commits to; its record is kept."""
-        secret, previous = self.word(f"secret {index}"), self.records[index]
-        usable = [node for node in self.nodes if node in plausible]
-        others = [node for node in self.nodes if node not in plausible]
+        """What one validator commits to, of the payloads that it can use; its record is kept."""
+        previous = self.records[index]
+        usable = [node for node in self.nodes if node in had]
+        others = [node for node in self.nodes if node not in had]
         audit_seed = self.word("audit")
-        due, last = drawn(secret, audit_seed, previous, usable, others, self.options)
-        measure = self._yardstick(plan, {node: sent[node] for node in usable}, secret)
-        found = measure.measure({node: sent[node] for node in due})
+        due, last = drawn(audit_seed, previous, usable, others, self.options)
+        if frozenset(due) not in self.measured:
+            measure = self._yardstick(plan, {node: sent[node] for node in usable})
+            self.measured[frozenset(due)] = measure.measure({node: sent[node] for node in due})
+        found = self.measured[frozenset(due)]
         lines = [
             self._line(
                 node,
-                node in plausible,
+                node in had,
                 node in due or node in last,
                 self.stated(index, node, found),
             )
@@ -92,9 +109,6 @@ class GauntletSwarm(Swarm):
             verifier=90 + index,
             position=self.number,
             previous=None if previous is None else digest_of_record(previous.to_bytes()).hex(),
-            secret=secret.hex(),
-            promise=promise_of(b""),
-            renewed=True,
             audit_seed=audit_seed.hex(),
             model=model_hash(self.state).hex(),
             scores=scored,
@@ -107,13 +121,13 @@ class GauntletSwarm(Swarm):
         return found.get(node)
 
     def _line(
-        self, node: int, plausible: bool, evaluated: bool, measured: Measured | None
+        self, node: int, usable: bool, evaluated: bool, measured: Measured | None
     ) -> NodeScore:
         measured = measured or Measured(None, None, None)
         return NodeScore(
             node=node,
-            failure=measured.reason if plausible else "norm",
-            usable=plausible,
+            failure=measured.reason if usable else "unusable",
+            usable=usable,
             sync=0,
             evaluated=evaluated,
             assigned=measured.assigned,

@@ -27,6 +27,8 @@ _RIDERS = (
     "Who adapts what it sends to the score earns up to 1.26 of an honest node's pay for no work."
 )
 
+_VERIFIERS = "What a verifier loses by it is its cut: give them more of the pay (--verifiers-cut)."
+
 
 @dataclass(frozen=True)
 class Advice:
@@ -55,7 +57,7 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
     """
     numbers = numbers_of(network, terms, spec)
     try:
-        found = list(play(numbers, _FAMILIES))
+        found = list(play(numbers, families(spec)))
     except Refused as error:
         return Advice(None, (f"the attacks can't be played at these terms ({error})",))
     # What pays at any terms says nothing about these.
@@ -66,6 +68,7 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
     if not paying:
         return Advice(None, (f"none of {len(found)} attacks that were played on it pays", *notes))
     told = "; ".join(_told(attack, one) for attack, one in paying)
+    scores = [attack for attack, _ in paying if attack.family == "consensus"]
     if redone:
         return Advice(
             f"At these terms {len(paying)} of {len(found)} attacks pay: {told}. Retain more rounds "
@@ -75,10 +78,15 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
         )
     return Advice(
         f"Nobody does this job's work again, so {len(paying)} of {len(found)} attacks pay: {told}. "
-        f"{_RIDERS} Choose verify: reexecution where the data may be seen, or let only nodes train "
-        "that you know.",
+        f"{_RIDERS if len(scores) < len(paying) else _VERIFIERS} Choose verify: reexecution where "
+        "the data may be seen, or let only nodes train that you know.",
         (),
     )
+
+
+def families(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is played on a job: where its verifiers' scores pay, also attacks on their medians."""
+    return (*_FAMILIES, "consensus") if spec.get("score") == "gauntlet" else _FAMILIES
 
 
 def _verifiers_pay(numbers: Numbers) -> str:

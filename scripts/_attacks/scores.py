@@ -368,7 +368,7 @@ def tie_the_first_scores(market: Market) -> Outcome:
     return _tie(market, 1, lambda place: True, "half of the weight, until honest stake grows")
 
 
-def _differing(market: Market, said: Callable[[int], Scores] | None, false: bool) -> Deed:
+def _differing(said: Callable[[int], Scores] | None, false: bool) -> Deed:
     """A round in which the honest verifiers' scores differ by a tenth, up and down; all trainers
     work alike. `said`: the attacker's vector, from what it has measured of each; None: that."""
 
@@ -403,26 +403,8 @@ def tilt_the_medians(market: Market) -> Outcome:
         high, low = int(fair * (1 + _DIFFER)), int(fair * (1 - _DIFFER))
         return {p: high if p in market.evil else low for p in market.trainers}
 
-    deed, instead = _differing(market, tilted, True), _differing(market, None, False)
+    deed, instead = _differing(tilted, True), _differing(None, False)
     return by_verifiers(market, deed, _DIFFERING, instead)
-
-
-def deny_payloads(market: Market) -> Outcome:
-    """Says of all or some others that their payloads came too late, which no public bytes deny:
-    their medians fall to the lower of the honest scores, and so does its own agreement."""
-
-    def without(count: int) -> Deed:
-        def said(fair: int) -> Scores:
-            return dict.fromkeys((*market.evil, *market.honest[count:]), fair)
-
-        return _differing(market, said, False)
-
-    instead, many = _differing(market, None, False), len(market.honest)
-    tries = {
-        count: by_verifiers(market, without(count), "", instead) for count in (1, many // 2, many)
-    }
-    best = max(tries, key=lambda count: tries[count].profit)
-    return replace(tries[best], note=f"of {best} others; {_DIFFERING}")
 
 
 def repeat_the_last_consensus(market: Market) -> Outcome:
@@ -469,7 +451,6 @@ _PLAYS = (
     ("tie the scores with stake at the cap", tie_the_scores),
     ("tie the first scores with stake at the cap", tie_the_first_scores),
     ("tilt the medians where honest scores differ", tilt_the_medians),
-    ("say that others' payloads came too late", deny_payloads),
     ("repeat the last consensus", repeat_the_last_consensus),
 )
 ATTACKS = tuple(Attack(name, "consensus", play) for name, play in _PLAYS)

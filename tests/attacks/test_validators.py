@@ -165,7 +165,7 @@ def test_three_validators_commit_then_reveal_then_anybody_closes(scored: ScoredJ
         silent = scored.node("eve").node_id
         failures = {line.node: line.failure for line in record.scores if line.failure}
         assert failures == {silent: "not committed in time"}
-    assert len({record.secret for record in records.values()}) == 3
+    assert len({tuple(record.vector()) for record in records.values()}) == 1
 
     stakes = snapshot.verifiers
     median = stake_median(
@@ -311,7 +311,7 @@ def test_killed_between_commitment_and_reveal_it_reveals(scored: ScoredJob) -> N
 
 
 def test_the_record_is_secret_until_the_reveal(scored: ScoredJob) -> None:
-    """It holds the secret of the draw, and the scores that others must not copy."""
+    """It holds the scores that others must not copy."""
     verifier = scored.committed()
     (name,) = verifier.context.journal.keys("scores-")
     digest = bytes.fromhex(verifier.context.journal.get(name)["record"])
@@ -360,11 +360,11 @@ def test_ratings_go_on_from_the_last_revealed_record(scored: ScoredJob) -> None:
     again = scored.began()
     scored.score(again, "vic", 3)
     third = scored.record(again, "vic")
-    assert (third.position, third.round, third.renewed) == (1, 3, False)
+    assert (third.position, third.round) == (1, 3)
     assert replay(third, first, scored.options) == []
 
 
-def test_with_a_new_journal_ratings_go_on_and_the_new_secret_is_declared(scored: ScoredJob) -> None:
+def test_with_a_new_journal_ratings_go_on(scored: ScoredJob) -> None:
     verifier = scored.verifier("vic")
     scored.play()
     first = scored.finish(verifier)
@@ -373,7 +373,7 @@ def test_with_a_new_journal_ratings_go_on_and_the_new_secret_is_declared(scored:
     again = scored.began()
     scored.score(again, "vic", 2)
     second = scored.record(again, "vic")
-    assert second.renewed
+    assert (second.position, second.round) == (1, 2)
     assert replay(second, first, scored.options) == []
 
 
@@ -393,7 +393,6 @@ def test_a_record_that_nobody_has_any_more_means_fresh_ratings(scored: ScoredJob
     assert scored.warned("vic", "ratings_lost") == 1
     fresh = scored.record(again, "vic")
     assert (fresh.position, fresh.previous) == (0, None)
-    assert fresh.secret != first.secret
     assert replay(fresh, None, scored.options) == []
 
 

@@ -59,12 +59,11 @@ def test_every_vector_is_revealed_replays_and_pays(local: LocalNetwork) -> None:
             assert (record.job, record.round, record.verifier) == (job, number, verifier)
             assert record.vector() == list(vector.scores.values())
             assert replay(record, before[verifier], options) == []
-            assert not record.renewed
             assert [line.failure for line in record.scores] == [""] * len(snapshot.nodes)
             assert {line.sync for line in record.scores} == {0}
             before[verifier] = record
-        secrets = {record.secret for record in before.values() if record is not None}
-        assert len(secrets) == len(verifiers)
+        # From one seed, on one machine, all find the same.
+        assert len({tuple(vector.scores.values()) for vector in vectors.values()}) == 1
 
         median = stake_median(
             [list(vectors[v].scores.values()) for v in snapshot.verifiers],

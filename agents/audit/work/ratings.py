@@ -5,7 +5,7 @@ A vector is right if its record is. The record is the one that the chain names, 
 validator's record before it, and is of this round's model, audit seed and snapshot; its draw,
 ratings and scores are computed again from it (`agents.gauntlet.replay`), and so are the cheap
 checks of fast evaluation. With `deep` the losses are measured again, on the batches that the
-record's own secret drew.
+audit seed drew.
 
 A validator that lost its disk may start from fresh ratings, and one may not have had a payload or a
 sample in time that is there now. Nobody can tell whether that is true, so the audit reports it as a
@@ -121,7 +121,7 @@ class Ratings:
                 plan=facts.plan,
                 before=facts.before,
                 length=median_norm(usable),
-                seed=round_seed(bytes.fromhex(record.secret), bytes.fromhex(record.audit_seed)),
+                seed=round_seed(bytes.fromhex(record.audit_seed)),
                 device=device,
                 history=facts.history[: self._options.history],
             )
@@ -213,13 +213,11 @@ class Ratings:
         if record.previous is None:
             if last is not None and last.args["round_id"] >= number - LOOK_BACK:
                 part.remark(
-                    f"{who} started from fresh ratings, and chose its draw anew, although it "
+                    f"{who} started from fresh ratings, although it "
                     f"revealed a record in round {last.args['round_id']}."
                 )
             self._say(part, who, replay(record, None, self._options))
             return
-        if record.renewed:
-            part.remark(f"{who} lost the secret it had promised, and chose its draw anew.")
         digest = b"" if last is None else last.args["record"]
         named = bytes.fromhex(record.previous)
         part.same("ratings", who, "the record that its record follows", named, digest)

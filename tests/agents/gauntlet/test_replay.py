@@ -19,7 +19,6 @@ from tests.stage.memory.score_records import (
     OPTIONS,
     chain_of,
     honest_record,
-    secret_of,
     seed_of,
 )
 
@@ -75,7 +74,7 @@ def test_what_was_expected_on_the_batches_is_taken_off() -> None:
 
 def test_the_draw_is_the_seeds_and_favours_the_unseen() -> None:
     record = CHAIN[2]
-    again = replay.drawn(secret_of(3), seed_of(3), CHAIN[1], NODES, [], OPTIONS)
+    again = replay.drawn(seed_of(3), CHAIN[1], NODES, [], OPTIONS)
     assert {line.node for line in record.scores if line.evaluated} == set(again[0])
     waits = {line.node: line.unseen for line in CHAIN[-1].ratings}
     assert set(waits) == set(NODES)
@@ -156,26 +155,12 @@ def test_there_is_room_for_so_many_ratings_and_those_who_are_here_come_first() -
         ({"verifier": 22}, "another job or validator"),
         ({"position": 9}, "does not come after"),
         ({"round": 1}, "does not come after"),
-        ({"secret": "11" * 32}, "promised"),
         ({"audit_seed": "33" * 32}, "took part"),
     ],
 )
 def test_a_broken_chain_is_seen(changes: dict[str, Any], says: str) -> None:
     lie = CHAIN[2].model_copy(update=changes)
     assert any(says in sentence for sentence in replay.replay(lie, CHAIN[1], OPTIONS))
-
-
-def test_a_chosen_secret_is_seen_unless_it_is_declared() -> None:
-    """Whoever lost its secrets may draw with new ones, but must say so."""
-    lie = CHAIN[2].model_copy(update={"secret": "11" * 32})
-    declared = lie.model_copy(update={"renewed": True})
-    promised = "the secret is not the one that the record before it promised"
-    assert promised in replay.replay(lie, CHAIN[1], OPTIONS)
-    assert promised not in replay.replay(declared, CHAIN[1], OPTIONS)
-
-
-def test_promises_are_hashes_of_the_next_secret() -> None:
-    assert CHAIN[0].promise == replay.promise_of(bytes.fromhex(CHAIN[1].secret))
 
 
 @pytest.mark.parametrize("field", ["skill", "sigma", "mu", "unseen"])

@@ -4,8 +4,8 @@
 LossScores are synthetic: per round a scale common to all (losses fall less and less, and some
 rounds are bad for everybody), per node a mean by what it does, and noise. Work on the assigned data
 shows as a lead of the assigned score over the random one. Means follow the paper's Figure 2 in
-order, not in size. Three validators evaluate their own draws of nodes; the consensus is their
-median; the best are merged.
+order, not in size. All validators evaluate the same draw of nodes, so one stands for their median;
+the best are merged.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ import pytest
 from agents.gauntlet.peer_scores import normalise, peer_score, vector
 from agents.gauntlet.ratings import FRESH, MICRO, Evaluation, Rating, ordinal, rate
 from agents.mechanisms.score.gauntlet import Gauntlet
-
-VALIDATORS = 3
 
 
 @dataclass(frozen=True)
@@ -59,12 +57,12 @@ CHEATS = (DESYNCHRONISED, COPIER, DUPLICATE, INFLATER, NOISE, LATE, SPIKE, UNASS
 
 
 class Run:
-    """Rounds of three validators."""
+    """Rounds of validators that measure alike."""
 
     def __init__(self, seed: int, population: dict[int, Peer], options: Gauntlet) -> None:
         self.random = np.random.default_rng(seed)
         self.population, self.options = population, options
-        self.ratings: list[dict[int, Rating]] = [{} for _ in range(VALIDATORS)]
+        self.ratings: dict[int, Rating] = {}
         self.standing: dict[int, int] = {}
         self.merged: tuple[int, ...] = ()
         self.history: list[dict[int, int]] = []
@@ -81,18 +79,13 @@ class Run:
         scale, shift = 0.02 / (1 + number / 20), -0.03 * (number % 11 == 10)
         usable = [n for n in nodes if n not in failed]
         self.merged = self.options.select(usable, self.standing)
-        vectors = []
-        for validator in range(VALIDATORS):
-            chosen = self.random.choice(nodes, self.options.evaluated, replace=False).tolist()
-            seen = [self._evaluate(n, n in absent, scale, shift) for n in chosen]
-            new = rate(self.ratings[validator], seen, failed, self.options)
-            self.ratings[validator] = new
-            scores = {n: peer_score(new.get(n, FRESH)) for n in nodes}
-            scores |= dict.fromkeys(failed, 0.0)
-            vectors.append(vector(normalise(scores, self.options.power), nodes))
-        self.standing = {
-            n: statistics.median_low(row[k] for row in vectors) for k, n in enumerate(nodes)
-        }
+        chosen = self.random.choice(nodes, self.options.evaluated, replace=False).tolist()
+        seen = [self._evaluate(n, n in absent, scale, shift) for n in chosen]
+        self.ratings = rate(self.ratings, seen, failed, self.options)
+        scores = {n: peer_score(self.ratings.get(n, FRESH)) for n in nodes}
+        scores |= dict.fromkeys(failed, 0.0)
+        shares = vector(normalise(scores, self.options.power), nodes)
+        self.standing = dict(zip(nodes, shares, strict=True))
         self.history.append(self.standing)
 
     def _evaluate(self, node: int, absent: bool, scale: float, shift: float) -> Evaluation:
@@ -160,7 +153,7 @@ def test_a_bad_first_submission_is_merged_once():
 def test_without_mu_the_copier_would_be_paid_like_honest_peers():
     """mu is what tells a copier from an honest peer; the match alone can't."""
     run = played(1)
-    last = run.ratings[0]
+    last = run.ratings
     assert ordinal(last[COPIER]) > min(ordinal(last[n]) for n in HONEST) - 10
     assert run.pay(COPIER) < 0.5 * statistics.mean(run.pay(n) for n in HONEST)
 

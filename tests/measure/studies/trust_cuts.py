@@ -3,9 +3,10 @@
 
 Nine equal trainers and three validators play ten rounds under the job of the gauntlet's attacks. A
 validator's cut follows from its trust, and trust from how far its vector agrees with the consensus.
-Honest ones draw and measure different nodes. Printed by how many nodes each evaluates: the part of
+Printed by how many nodes each evaluates, and by how often one of them lacks a payload: the part of
 their cuts that they keep, and its standard deviation between them, under the rule that the
-contracts apply (cuts are shared by the cube of trust) and under two others.
+contracts apply (cuts are shared by the cube of trust) and under two others. All draw by the audit
+seed, so they differ only where one of them lacks a payload: never, or one in so many rounds.
 
 Then one of the three lies. Three trainers are its friends; of others it says that their payloads
 came too late, which no record disproves. It knows the honest vectors. Printed is the most that it
@@ -16,32 +17,24 @@ and its friends win, in parts of a round's pay, over how many it denies, at two 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import fmean, pstdev
 
 import torch
 from rich.console import Console
 
 from agents.protocol.median import agreement, next_trust, stake_median
-from agents.protocol.numbers import SCALE
-from agents.rounds.plan import Plan
-from agents.storage.embedded import EmbeddedStore
-from agents.training.state import State
-from scripts._attacks.gauntlet_swarm import GauntletSwarm
-from scripts._attacks.riders import SIGNS, fields_of
-from scripts._attacks.strategies import trains
+from scripts._attacks.denying import Round, denying, measured
+from scripts._attacks.market import Numbers
+from scripts._attacks.riders import SIGNS
 from tests.measure.rows import text_table
 
 TRAINERS, VALIDATORS, ROUNDS, SEEDS = 9, 3, 10, 3
-EVALUATED = (4, 6, 8, 16)
+CASES = ((8, 0), (4, 0), (8, 8), (8, 4), (8, 1))  # evaluated; rounds to a missed payload, 0: none
 CUTS = (0.10, 0.42)  # verifiers', of a round's pay
 _PROPOSER = 0.05
 _FRIENDS = ((0, 1, 2), (3, 4, 5), (6, 7, 8))
 
-Round = list[list[int]]  # a vector of each validator
 Rule = Callable[[Sequence[int]], list[float]]  # from trusts, the part of its cut that each has
 
 
@@ -59,33 +52,6 @@ RULES: Mapping[str, Rule] = {
     "its square": _over_the_best(2),
     "shared by its cube": _shared,
 }
-
-
-@dataclass
-class _Watched(GauntletSwarm):
-    """`vectors`: what each validator committed to in the newest round."""
-
-    vectors: dict[int, list[int]] = field(default_factory=dict)
-
-    def _vector(
-        self, index: int, plan: Plan, sent: Mapping[int, State], plausible: set[int]
-    ) -> list[int]:
-        self.vectors[index] = super()._vector(index, plan, sent, plausible)
-        return self.vectors[index]
-
-
-def played(evaluated: int, seed: int) -> list[Round]:
-    """The vectors of honest validators, round by round."""
-    options = {**SIGNS["score_options"], "evaluated": evaluated}
-    fields = fields_of({**SIGNS, "score_options": options}, TRAINERS)
-    everyone = dict.fromkeys(range(1, TRAINERS + 1), trains())
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
-        swarm = _Watched.open(EmbeddedStore(Path(folder)), everyone, seed, **fields)
-        for _ in range(ROUNDS):
-            swarm.round()
-            found.append([swarm.vectors[index] for index in range(VALIDATORS)])
-    return found
 
 
 def settled(rounds: Sequence[Round], rule: Rule) -> list[tuple[list[float], list[float]]]:
@@ -107,24 +73,6 @@ def settled(rounds: Sequence[Round], rule: Rule) -> list[tuple[list[float], list
     return found
 
 
-def denying(rows: Round, liar: int, friends: Sequence[int], count: int) -> Round:
-    """The round if the liar gives nothing to those `count` others whose medians fall most by it,
-    and their parts to the rest, as its record then would."""
-    honest = [row for index, row in enumerate(rows) if index != liar]
-
-    def falls(node: int) -> int:
-        return sorted(row[node] for row in rows)[1] - min(row[node] for row in honest)
-
-    others = [node for node in range(TRAINERS) if node not in friends]
-    denied = sorted(others, key=falls, reverse=True)[:count]
-    left = [0 if node in denied else score for node, score in enumerate(rows[liar])]
-    total = sum(left) or 1
-    return [
-        [score * SCALE // total for score in left] if index == liar else row
-        for index, row in enumerate(rows)
-    ]
-
-
 def earned(
     rounds: Sequence[Round], rule: Rule, liar: int, friends: Sequence[int], cut: float
 ) -> float:
@@ -143,7 +91,7 @@ def most_won(seeds: Sequence[Sequence[Round]], rule: Rule, cut: float) -> float:
 
     def won(count: int) -> float:
         return fmean(
-            earned([denying(rows, liar, friends, count) for rows in rounds], rule, *place)
+            earned([lied(rows, liar, friends, count) for rows in rounds], rule, *place)
             - earned(rounds, rule, *place)
             for rounds in seeds
             for liar in range(VALIDATORS)
@@ -154,9 +102,17 @@ def most_won(seeds: Sequence[Sequence[Round]], rule: Rule, cut: float) -> float:
     return max(won(count) for count in range(1, TRAINERS - len(_FRIENDS[0]) + 1))
 
 
-def rows_of(evaluated: int) -> list[tuple[str, ...]]:
+def lied(rows: Round, liar: int, friends: Sequence[int], count: int) -> Round:
+    """The round if the liar denies so many."""
+    honest = [row for index, row in enumerate(rows) if index != liar]
+    first = denying([rows[liar], *honest], friends, count)
+    return [first if index == liar else row for index, row in enumerate(rows)]
+
+
+def rows_of(evaluated: int, every: int) -> list[tuple[str, ...]]:
     """The table's rows, one for each rule."""
-    seeds = [played(evaluated, seed) for seed in range(SEEDS)]
+    spec = {**SIGNS, "score_options": {**SIGNS["score_options"], "evaluated": evaluated}}
+    seeds = measured(Numbers(spec=spec, rounds=ROUNDS, seeds=SEEDS), TRAINERS, every)
     found = []
     for name, rule in RULES.items():
         by_validator = [
@@ -166,14 +122,30 @@ def rows_of(evaluated: int) -> list[tuple[str, ...]]:
         ]
         won = [f"{most_won(seeds, rule, cut):+.1%}" for cut in CUTS]
         mean = fmean(by_validator)
-        found.append((str(evaluated), name, f"{mean:.0%}", f"{pstdev(by_validator):.0%}", *won))
+        found.append(
+            (
+                str(evaluated),
+                str(every or "-"),
+                name,
+                f"{mean:.0%}",
+                f"{pstdev(by_validator):.0%}",
+                *won,
+            )
+        )
     return found
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    rows = [row for evaluated in EVALUATED for row in rows_of(evaluated)]
-    headings = ("evaluated", "cut by", "kept", "spread", *(f"won at {cut:.0%}" for cut in CUTS))
+    rows = [row for case in CASES for row in rows_of(*case)]
+    headings = (
+        "evaluated",
+        "one missed in",
+        "cut by",
+        "kept",
+        "spread",
+        *(f"won at {cut:.0%}" for cut in CUTS),
+    )
     title = "Cuts that three honest validators keep, and what a liar wins"
     Console(width=120).print(text_table(title, headings, rows, left=2))
 

@@ -15,8 +15,9 @@ from agents.jobs.publish import Terms
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZOO, Violation
 from agents.protocol.slashing import DEFAULTS
+from scripts._attacks.catalogue import attacks
 from scripts._attacks.deployed import deployed
-from scripts._attacks.quick import advice
+from scripts._attacks.quick import advice, families
 from scripts._net.anvil import start_anvil
 from scripts._net.processes import Supervisor
 from scripts._shared.operator import reading
@@ -78,6 +79,14 @@ def test_a_job_that_nobody_checks_is_refused_with_what_riders_earn(network: Netw
     found = advice(network, Terms(), alone)
     assert found.refused is not None and found.refused.startswith("Nobody does this job's work")
     assert "1.26 of an honest node's pay" in found.refused
+
+
+def test_where_scores_pay__attacks_on_their_medians_are_played_too() -> None:
+    """Denied payloads among them, in real rounds of training."""
+    played = {a.name for a in attacks() if a.family in families({"score": "gauntlet"})}
+    usual = {a.name for a in attacks() if a.family in families({"score": "alignment"})}
+    assert usual < played
+    assert "say that others' payloads came too late" in played - usual
 
 
 def test_a_sponsor_is_told_whether_verifiers_are_paid_for_what_they_do_again(

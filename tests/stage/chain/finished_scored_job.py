@@ -8,7 +8,7 @@ its model is genesis and updates alone.
 Round 1: four honest trainers, three validators. Round 2: eve started from another model and reveals
 noise, vito commits to scores and never reveals them. Round 3: cat posts no sync sample, vito does
 not commit. Round 4: nobody scores, so that its result pays, and no verifier's cut. Round 5: as
-round 1, but vera has lost her disk, and with it the secret that her last record promised.
+round 1, but vera has lost her disk; the store has her last record.
 """
 
 from __future__ import annotations

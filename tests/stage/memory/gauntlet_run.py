@@ -19,7 +19,7 @@ import torch
 from agents.gauntlet.draw import round_seed
 from agents.gauntlet.primary_evaluation import Measured, Yardstick, median_norm
 from agents.gauntlet.record import NodeScore, ScoreRecord
-from agents.gauntlet.replay import follow, promise_of, scores_of
+from agents.gauntlet.replay import follow, scores_of
 from agents.jobs import compatible
 from agents.jobs.job import JobContext
 from agents.jobs.publish import publish_job
@@ -136,13 +136,10 @@ class FreeRun:
             plan=plan,
             before=self.state,
             length=median_norm(sent.values()),
-            seed=round_seed(self._secret(), self._audit_seed()),
+            seed=round_seed(self._audit_seed()),
             device=DEVICE,
             history=self.history[: self.options.history],
         )
-
-    def _secret(self) -> bytes:
-        return hashlib.sha256(b"secret %d" % self.number).digest()
 
     def _audit_seed(self) -> bytes:
         return hashlib.sha256(b"audit %d" % self.number).digest()
@@ -176,9 +173,6 @@ class FreeRun:
             verifier=99,
             position=self.number,
             previous=None if self.record is None else "00" * 32,
-            secret=self._secret().hex(),
-            promise=promise_of(self._secret()),
-            renewed=False,
             audit_seed=self._audit_seed().hex(),
             model=model_hash(self.state).hex(),
             scores=[

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from agents.gauntlet.record import NodeScore, ScoreRecord
-from agents.gauntlet.replay import digest_of_record, drawn, follow, promise_of, scores_of
+from agents.gauntlet.replay import digest_of_record, drawn, follow, scores_of
 from agents.mechanisms.score.gauntlet import Gauntlet
 
 OPTIONS = Gauntlet(evaluated=3)
@@ -16,11 +16,6 @@ MODEL = "ab" * 32
 
 # LossScores in nano-nats: (assigned, random, expected).
 Losses = Mapping[int, tuple[int, int, int]]
-
-
-def secret_of(number: int) -> bytes:
-    """The secret of round `number` in these tests."""
-    return hashlib.sha256(b"secret %d" % number).digest()
 
 
 def seed_of(number: int) -> bytes:
@@ -38,10 +33,10 @@ def honest_record(
 ) -> ScoreRecord:
     """The record of round `number`. `failures`: nodes without a usable payload, with the reason."""
     failures = failures or {}
-    secret, audit_seed = secret_of(number), seed_of(number)
+    audit_seed = seed_of(number)
     usable = [node for node in nodes if node not in failures]
     others = [node for node in nodes if node in failures]
-    due, last = drawn(secret, audit_seed, previous, usable, others, options)
+    due, last = drawn(audit_seed, previous, usable, others, options)
     lines = []
     for node in nodes:
         assigned, random, expected = losses[node] if node in due else (None, None, None)
@@ -67,9 +62,6 @@ def honest_record(
         verifier=21,
         position=0 if previous is None else previous.position + 1,
         previous=None if previous is None else digest_of_record(previous.to_bytes()).hex(),
-        secret=secret.hex(),
-        promise=promise_of(secret_of(number + 1)),
-        renewed=False,
         audit_seed=audit_seed.hex(),
         model=MODEL,
         scores=[
