@@ -265,6 +265,15 @@ def test_a_friend_that_spoils_its_own_payload_hides_no_lie(
     assert spoilt in found.liars[seer] and not found.unjudged
 
 
+def lies_about_a_hidden_leaf(stage: Stage, hidden: int) -> tuple[int, dict[int, Statement]]:
+    """An owner of the hidden shard names its friend too and lies about all of its shards; with what
+    all state."""
+    said = stage.all_say()
+    liar = stage.butterfly.pairs[hidden][0]
+    names = replace(said[liar], contributors=stage.butterfly.miners)
+    return liar, {**said, liar: stage.lie(names, *stage.butterfly.owned(liar))}
+
+
 def test_a_friend_that_withholds_a_leaf_hides_a_lie_in_that_leaf_alone(
     stage_of: Callable[[int], Stage],
 ) -> None:
@@ -272,10 +281,7 @@ def test_a_friend_that_withholds_a_leaf_hides_a_lie_in_that_leaf_alone(
     stage = stage_of(4)
     friend = 3
     hidden = stage.withhold(friend)
-    said = stage.all_say()
-    liar = stage.butterfly.pairs[hidden][0]
-    names = replace(said[liar], contributors=stage.butterfly.miners)
-    lies = {**said, liar: stage.lie(names, *stage.butterfly.owned(liar))}
+    liar, lies = lies_about_a_hidden_leaf(stage, hidden)
     found, merged = stage.settle(lies)
     assert found.unjudged == {liar: (hidden,)}
     assert found.liars == {liar: tuple(s for s in stage.butterfly.owned(liar) if s != hidden)}
@@ -289,10 +295,7 @@ def test_a_verifier_judges_by_what_the_proposer_published_again(
     stage = stage_of(4)
     friend = 3
     hidden = stage.withhold(friend)
-    said = stage.all_say()
-    liar = stage.butterfly.pairs[hidden][0]
-    names = replace(said[liar], contributors=stage.butterfly.miners)
-    lies = {**said, liar: stage.lie(names, *stage.butterfly.owned(liar))}
+    liar, lies = lies_about_a_hidden_leaf(stage, hidden)
     proposed = stage.named(lies)
     places = {(owner, s) for owner, many in stage.settle(lies)[0].unjudged.items() for s in many}
     assert places == proposed.unread.keys() == {(liar, hidden)}
@@ -316,10 +319,7 @@ def test_an_auditor_judges_as_the_record_does(stage_of: Callable[[int], Stage]) 
     """Also where a payload can't be had as a whole: that is what it notes, and nothing else."""
     stage = stage_of(4)
     hidden = stage.withhold(3)
-    said = stage.all_say()
-    liar = stage.butterfly.pairs[hidden][0]
-    names = replace(said[liar], contributors=stage.butterfly.miners)
-    lies = {**said, liar: stage.lie(names, *stage.butterfly.owned(liar))}
+    _, lies = lies_about_a_hidden_leaf(stage, hidden)
     proposed = stage.named(lies)
     artefacts: Any = Artefacts(stage.store)
     found = replace(stage, store=artefacts).named(lies, proposed.unread.keys())
