@@ -14,7 +14,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from agents.training.flat import FlatModule
-from agents.training.inner.parts.moments import Moments, clip_norm
+from agents.training.inner.parts.moments import clip_norm, moments_of
 from agents.training.optimizers import register
 from agents.training.spec import Hyperparameters
 from agents.training.state import Shapes, State
@@ -25,7 +25,7 @@ class AdamW:
 
     def __init__(self, net: FlatModule, hyper: Hyperparameters) -> None:
         self.net, self.hyper = net, hyper
-        self._moments = Moments(net.values, net.grads, net.decayed)
+        self._moments = moments_of(net.values, net.grads, net.decayed)
 
     def step(self) -> None:
         """Clip the gradient by its global norm and update ``net.values`` in place."""

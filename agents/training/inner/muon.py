@@ -24,7 +24,7 @@ from torch import Tensor
 
 from agents.mechanisms.options import check_choice, check_float
 from agents.training.flat import FlatModule
-from agents.training.inner.parts.moments import Moments, clip_norm
+from agents.training.inner.parts.moments import clip_norm, moments_of
 from agents.training.inner.parts.newton_schulz import orthogonalised
 from agents.training.optimizers import register
 from agents.training.spec import Hyperparameters
@@ -94,7 +94,7 @@ class Muon:
             for part in _parts(names, max(1, BATCH // max(1, math.prod(shape))))
         ]
         self._rest = [
-            Moments(net.values[first:last], net.grads[first:last], max(0, net.decayed - first))
+            moments_of(net.values[first:last], net.grads[first:last], max(0, net.decayed - first))
             for first, last in net.without(net.hidden)
         ]
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from agents.training.inner.parts import moments as module
-from agents.training.inner.parts.moments import Moments
+from agents.training.inner.parts.moments import FusedMoments, Moments
 from agents.training.spec import Hyperparameters, JobSpec
 
 SpecBuilder = Callable[..., JobSpec]
@@ -53,6 +53,40 @@ def test_chunks_have_the_bits_of_whole_vectors(
         gradient.copy_(given)
         moments.step(hyper)
     assert torch.equal(found.view(torch.int32), expected.view(torch.int32))
+
+
+@pytest.mark.parametrize("count", [1, module._ROW - 1, module._ROW, 3 * module._ROW + 5])
+def test_a_norm_by_rows_is_that_of_fp64(count: int) -> None:
+    numbers = torch.randn(count, generator=torch.Generator().manual_seed(count))
+    numbers[::5] *= 1e6
+    exact = float(torch.linalg.vector_norm(numbers.double()))
+    assert module._norm_in_rows(numbers) == pytest.approx(exact, rel=1e-6)
+    numbers[count // 2] = torch.inf
+    assert module._norm_in_rows(numbers) == float("inf")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+def test_the_fused_form_is_the_same_formula(tiny_spec: SpecBuilder, share: float) -> None:
+    """It goes on, half way, in another object from what the first had gathered."""
+    hyper = Hyperparameters.of(
+        tiny_spec(optimizer={"lr": 0.01, "weight_decay": 0.3, "seq_len": 16}), 0
+    )
+    generator = torch.Generator().manual_seed(7)
+    values, *gradients = (torch.randn(65, generator=generator) for _ in range(6))
+    expected = whole(values, gradients, int(share * 65), hyper)
+    found, gradient = values.clone(), torch.empty_like(values)
+    moments = FusedMoments(found, gradient, int(share * 65))
+    for number, given in enumerate(gradients):
+        if number == 2:
+            gathered = [buffer.clone() for buffer in moments.buffers]
+            moments = FusedMoments(found, gradient, int(share * 65))
+            for buffer, old in zip(moments.buffers, gathered, strict=True):
+                buffer.copy_(old)
+            moments.resume(hyper.betas, number)
+        gradient.copy_(given)
+        moments.step(hyper)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert all(buffer.any() for buffer in moments.buffers)
 
 
 def test_one_step_by_hand(tiny_spec: SpecBuilder) -> None:
