@@ -217,8 +217,8 @@ class JobContext:
         return sum(math.prod(shape) for shape in self.shapes.values())
 
     def trace_steps(self, steps: int) -> int:
-        """Steps that the trace of a task of `steps` steps shows."""
-        return steps if self.traced else 0
+        """Hashes between the first and the last of the trace of a task of `steps` steps."""
+        return math.ceil(steps / self.spec.trace_every) if self.traced else 0
 
     @property
     def own_keys(self) -> bool:

@@ -230,6 +230,7 @@ def implied_cosine(rel_l2: float) -> float:
 
 
 MAX_CLASSES = 8
+MAX_TRACE_EVERY = 10_000
 
 
 def _different(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -323,6 +324,12 @@ class JobSpec(_Frozen):
     whatever they are paid, ``checkpoint_every`` a number of rounds. The others are explained by the
     classes above.
 
+    ``trace_every`` is the number of steps from one hash of a task's trace to the next; the last
+    step always has one. A hash reads the whole model, which takes a CPU longer than a GPU's step:
+    with a hash in 50 steps it is done beside them. Where work is done again all of it is, so the
+    number decides only how narrow the evidence of a lie is. With 1 it is left out of the canonical
+    bytes, so specs from before it keep theirs.
+
     ``access`` says who may read the training data: everyone (``public``), nodes that were given
     the job's data key (``encrypted``), or only the node that brings its own (``local``; ``data``
     then holds the validation text and fixes the tokens). Nobody can redo work on data that only
@@ -371,6 +378,7 @@ class JobSpec(_Frozen):
     rounds: Annotated[Int, _between(1, 1_000_000)] = 10
     audit_sample: Annotated[Int, _between(0, 10_000)] = 2
     checkpoint_every: Annotated[Int, _between(1, 1_000_000)] = 5
+    trace_every: Annotated[Int, _between(1, MAX_TRACE_EVERY)] = Field(1, exclude_if=_is(1))
     precision: Literal["fp32", "bf16"] = "fp32"
     classes: Annotated[
         tuple[Line, ...], Field(max_length=MAX_CLASSES), AfterValidator(_different)
@@ -484,8 +492,8 @@ class JobSpec(_Frozen):
         """Canonical JSON of every field, defaults included.
 
         ``inner_options`` and ``classes`` are in it if there are any, ``pipeline``, ``outer`` and
-        ``data_licence`` if the spec has them, ``decay``, ``inner_state`` and
-        ``inner_state_rounds`` if they are not the default.
+        ``data_licence`` if the spec has them, ``decay``, ``inner_state``, ``inner_state_rounds``
+        and ``trace_every`` if they are not the default.
         """
         from agents.storage.canonical import dumps
 
@@ -532,6 +540,7 @@ class Hyperparameters:
     inner: str = "adamw"
     inner_options: Mapping[str, bool | int | float | str] = field(default_factory=dict)
     keeps_state: bool = False  # what the inner optimizer gathers goes into the next round
+    trace_every: int = 1  # steps from one hash of the trace to the next
 
     @classmethod
     def of(cls, spec: JobSpec, round_number: int) -> Hyperparameters:
@@ -547,6 +556,7 @@ class Hyperparameters:
             inner=inner.inner,
             inner_options=inner.inner_options,
             keeps_state=inner.inner_state == "kept",
+            trace_every=spec.trace_every,
         )
 
 

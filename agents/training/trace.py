@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trace of a task: one hash per step under one Merkle root, so a lie is found by bisection.
+"""The trace of a task: hashes of its steps under one Merkle root, so a lie is found by bisection.
 
-Hash 0 is the state theta_0, hash i the state after step i, hash H+1 the pseudo-gradient. Leaf i is
-keccak(keccak(0x00 || node || i || hash)) with node and i as 32-byte big-endian numbers: it binds
-the node, so a trace cannot be handed on. The tree is that of `agents.storage.merkle`.
+Hash 0 is the state theta_0, the last one the pseudo-gradient. Hash i between them is the state
+after step i, or after i times the job's ``trace_every`` steps; the last of these always is theta_H.
+Leaf i is keccak(keccak(0x00 || node || i || hash)) with node and i as 32-byte big-endian numbers:
+it binds the node, so a trace cannot be handed on. The tree is that of `agents.storage.merkle`.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ def leaf(node: int, index: int, digest: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Trace:
-    """A node's H + 2 hashes, 32 bytes each."""
+    """A node's hashes, 32 bytes each: two, and one for each of the steps that are shown."""
 
     node: int
     hashes: tuple[bytes, ...]
 
     @property
     def steps(self) -> int:
-        """H."""
+        """Steps that are shown: H, or fewer where not every step has its hash."""
         return len(self.hashes) - 2
 
     def leaves(self) -> list[bytes]:
@@ -54,7 +55,7 @@ class Trace:
 
     @classmethod
     def from_bytes(cls, raw: bytes, node: int, steps: int) -> Trace:
-        """Read the trace of ``node`` for a task of ``steps`` steps.
+        """Read the trace of ``node`` for a task of which ``steps`` steps are shown.
 
         Raises:
             PayloadError: too long, malformed, of another node, or not ``steps`` + 2 hashes.

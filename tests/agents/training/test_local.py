@@ -86,6 +86,19 @@ def test_trace_and_pseudo_gradient(tiny_spec: SpecBuilder) -> None:
     assert all(not t.any() for t in nothing.pseudo_gradient.values())
 
 
+@pytest.mark.parametrize(("every", "places"), [(1, (1, 2, 3, 4, 5)), (2, (2, 4, 5)), (9, (5,))])
+def test_a_trace_shows_some_states_and_always_the_last(
+    tiny_spec: SpecBuilder, every: int, places: tuple[int, ...]
+) -> None:
+    spec = tiny_spec()
+    net, state, batches = start(spec, 5)
+    whole = train_local(net, state, batches, Hyperparameters.of(spec, 0), SEED)
+    few = Hyperparameters.of(tiny_spec(trace_every=every), 0)
+    found = train_local(net, state, batches, few, SEED)
+    shown = [whole.hashes[place] for place in (0, *places, 6)]
+    assert list(found.hashes) == shown and len(set(shown)) == len(shown)
+
+
 @pytest.mark.parametrize("steps", [1, 3])
 def test_the_mean_gradient_is_that_of_one_large_batch(tiny_spec: SpecBuilder, steps: int) -> None:
     spec = tiny_spec(optimizer={"inner": "gradient", "batch_size": 4, "seq_len": 16})

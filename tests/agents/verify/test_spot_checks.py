@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from agents.protocol.numbers import Violation
 from agents.rounds.submissions import Submission, fetch
 from agents.storage.canonical import loads
 from agents.storage.cid import cid_of_bytes
-from agents.training.state import State
+from agents.storage.embedded import EmbeddedStore
+from agents.training.state import PayloadError, State
 from agents.training.trace import Trace
 from agents.verify.bisection import Evidence, verify_evidence
 from agents.verify.spot_checks import Finding, malformed, reexecute, suspects
@@ -25,6 +27,7 @@ from tests.stage.memory.honest_round import (
     DEVICE,
     NODES,
     HonestRound,
+    make_honest_round,
     make_work,
     scaled,
 )
@@ -151,6 +154,31 @@ def test_the_first_wrong_step_is_proven(tiny: HonestRound) -> None:
     evidence = Evidence.from_bytes(bytes.fromhex(evidence_of(finding)["bisection"]))
     assert evidence.index == 2
     assert verify_evidence(evidence, forged.root(), own) is None
+
+
+def test_a_trace_may_show_fewer_states_and_proves_a_lie_all_the_same(tmp_path: Path) -> None:
+    """Tasks have two steps. Where each second state is shown, the evidence is of both."""
+    few = make_honest_round(EmbeddedStore(tmp_path), trace_every=2)
+    honest = reexecute(few.inputs(few.honest()), 5, DEVICE, few.store)
+    assert honest.violation is None and evidence_of(honest)["same_class"] is True
+    own = Trace.from_bytes(few.works[5].trace, 5, 1)
+    with pytest.raises(PayloadError, match="must hold 4 hashes"):
+        Trace.from_bytes(few.works[5].trace, 5, 2)
+    cheat = few.submit(5, few.works[3].gradient)
+    finding = judge(few, 5, cheat)
+    assert finding.violation == Violation.INVALID
+    forged = Trace(5, (own.hashes[0], bytes(32), own.hashes[2]))
+    work = replace(
+        few.works[5], trace=forged.to_bytes(), trace_root=forged.root(),
+        proof=few.works[5].proof.model_copy(
+            update={"trace": few.store.put_bytes(forged.to_bytes())}
+        ),
+    )  # fmt: skip
+    lying = replace(few, works={**few.works, 5: work})
+    evidence = Evidence.from_bytes(
+        bytes.fromhex(evidence_of(judge(lying, 5, lying.submit(5)))["bisection"])
+    )
+    assert evidence.index == 1 and verify_evidence(evidence, forged.root(), own) is None
 
 
 def test_a_payload_that_cannot_be_read_cannot_be_re_executed(tiny: HonestRound) -> None:
