@@ -155,8 +155,7 @@ def utilisation() -> list[Row]:
 def specs() -> dict[str, JobSpec]:
     """Jobs of the large models, by size."""
     return {
-        size: demo_spec(_DATA, model=fields, optimizer={"precision": "bf16"})
-        for size, fields in _LARGE.items()
+        size: demo_spec(_DATA, model=fields, precision="bf16") for size, fields in _LARGE.items()
     }
 
 
