@@ -45,6 +45,9 @@ def orthogonalised(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tens
         come to lie between 0.681 and 1.135, those of at least 0.2 % between 0.681 and 1.203, and
         smaller ones below. A matrix of zeros stays one.
     """
+    if dtype == torch.float32 and len(matrices) > 1 and _in_blocks(matrices):
+        # What one of them needs is given back to the next; for all, the system clears new pages.
+        return torch.cat([orthogonalised(one) for one in matrices.split(1)])
     norms = torch.linalg.vector_norm(matrices, dim=(-2, -1), keepdim=True)
     x = (matrices / norms.clamp_(min=_LEAST_NORM)).to(dtype)
     if dtype == torch.float32 and x.shape[-1] >= _WIDE * x.shape[-2]:
