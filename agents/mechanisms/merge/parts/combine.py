@@ -20,6 +20,9 @@ from agents.mechanisms.rows import Payload, check, chunks, empty_like
 
 LIMIT = 1 << 29
 _WHOLE = 1 << 28
+_WIDTH = 1 << 14
+"""Columns that a CPU adds at once: so few that torch gives them to one thread. Threads would wait
+for one another after each row."""
 
 
 def shares(weights: Sequence[float | int]) -> list[int]:
@@ -39,7 +42,7 @@ def shares(weights: Sequence[float | int]) -> list[int]:
 def combine(payloads: Sequence[Payload], weights: Sequence[int], divisor: int) -> dict[str, Tensor]:
     """sum_i weights[i] * payloads[i] / divisor, as fp32 dict of the payloads' names and shapes.
 
-    Memory beyond input and output: 1 MiB. ValueError for weights outside [0, 2^29), a divisor
+    Memory beyond input and output: 128 KiB. ValueError for weights outside [0, 2^29), a divisor
     below 1, another number of weights than payloads, or mixed payloads.
     """
     check(payloads)
@@ -67,7 +70,8 @@ def combine(payloads: Sequence[Payload], weights: Sequence[int], divisor: int) -
     # On a GPU, division by a Python number is a multiplication by its rounded reciprocal.
     device = next(iter(update.values())).device
     bottom = torch.tensor(float(divisor), dtype=torch.float64, device=device)
-    for name, offset, rows in chunks(chosen, CHUNK):
+    width = _WIDTH if device.type == "cpu" else CHUNK
+    for name, offset, rows in chunks(chosen, width):
         if name in done:
             continue
         part = update[name].view(-1)[offset : offset + rows[0].numel()]

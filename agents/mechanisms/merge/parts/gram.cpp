@@ -15,7 +15,7 @@ constexpr long kTile = 3;
 #endif
 constexpr long kSpan = 256;       // columns that stay in the cache while all pairs are multiplied
 constexpr long kExact = 1 << 14;  // columns whose products a double adds without rounding
-typedef double Vec __attribute__((vector_size(kLanes * sizeof(double))));
+typedef double Vec __attribute__((vector_size(kLanes * sizeof(double)), may_alias));
 
 // Rounds half to even by going where floats have no fraction: exact for magnitudes below 2^22.
 inline float whole(float value) {
@@ -42,19 +42,22 @@ void load(const float* const* rows, const float* scales, long n, long centre, lo
   }
 }
 
+// Sums are copied one by one: with one copy of them all a compiler keeps them in memory.
 void tile(const double* left, const double* right, Vec* sums) {
   Vec s[kTile][kTile];
-  std::memcpy(s, sums, sizeof s);
+  for (long i = 0; i < kTile; ++i)
+    for (long j = 0; j < kTile; ++j) s[i][j] = sums[i * kTile + j];
   for (long k = 0; k < kSpan; k += kLanes) {
     Vec a[kTile], b[kTile];
     for (long i = 0; i < kTile; ++i) {
-      std::memcpy(&a[i], left + i * kSpan + k, sizeof(Vec));
-      std::memcpy(&b[i], right + i * kSpan + k, sizeof(Vec));
+      a[i] = *reinterpret_cast<const Vec*>(left + i * kSpan + k);
+      b[i] = *reinterpret_cast<const Vec*>(right + i * kSpan + k);
     }
     for (long i = 0; i < kTile; ++i)
       for (long j = 0; j < kTile; ++j) s[i][j] += a[i] * b[j];
   }
-  std::memcpy(sums, s, sizeof s);
+  for (long i = 0; i < kTile; ++i)
+    for (long j = 0; j < kTile; ++j) sums[i * kTile + j] = s[i][j];
 }
 
 }  // namespace

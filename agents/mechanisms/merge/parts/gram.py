@@ -21,6 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -232,11 +233,22 @@ class _Rounder:
         """
         shape = (len(rows), rows[0].numel())
         narrow = self._narrow[: shape[0] * shape[1]].view(shape)
+        wide = self._wide[: shape[0] * shape[1]].view(shape)
+        if narrow.device.type == "cpu":
+            # By numpy: torch's threads would wait for one another after each short operation.
+            table = narrow.numpy()
+            np.stack([row.detach().numpy() for row in rows], out=table)
+            if centre is not None:
+                np.subtract(table, table[centre].copy(), out=table)
+            np.multiply(table, self._scales.numpy(), out=table)
+            np.rint(table, out=table)
+            np.copyto(wide.numpy(), table)
+            return wide
         torch.stack(list(rows), out=narrow)
         if centre is not None:
             narrow.sub_(narrow[centre].clone())
         narrow.mul_(self._scales).round_()
-        return self._wide[: shape[0] * shape[1]].view(shape).copy_(narrow)
+        return wide.copy_(narrow)
 
 
 def _moved(coarse: Gram, fine: Gram, centre: int) -> Gram:
