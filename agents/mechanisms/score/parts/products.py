@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from agents.mechanisms.merge.parts.gram import gram
+from agents.mechanisms.merge.parts.gram import gram_of_checked
 from agents.mechanisms.rows import Payload, check
 from agents.mechanisms.score.parts.known import remainders
 
@@ -72,7 +72,7 @@ def products(payloads: Sequence[Payload]) -> Products:
     scaled = [
         _Scaled(payloads[index], 2.0**-power) for index, power in zip(live, scales, strict=True)
     ]
-    exact = gram(scaled).products
+    exact = gram_of_checked(scaled).products
     least = min(scales)
     return Products(
         tuple(live),
