@@ -29,6 +29,7 @@ from agents.protocol.median import stake_median
 from agents.storage.embedded import EmbeddedStore
 from scripts._attacks.gauntlet_swarm import VALIDATORS, GauntletSwarm
 from scripts._attacks.strategies import (
+    adapts,
     blurs,
     copies,
     head_only,
@@ -105,6 +106,9 @@ def crowd(honest: int, **others: tuple[float, Any, int]) -> Case:
     return Case({"honest": (1.0, trains(), honest), **others})
 
 
+# Each takes a quarter of an honest node's work.
+QUARTERS = (rides(0.25), rides_by_tensor(0.25), masked_history(), skims(0.25), trains(0.25))
+
 CASES: dict[str, Case] = {
     "equal": crowd(8),
     "rider": crowd(6, rider=(1.0, rides(), 1)),
@@ -115,6 +119,8 @@ CASES: dict[str, Case] = {
     "by tensor": crowd(5, rider=(0.25, rides_by_tensor(0.25), 2)),
     "masked": crowd(5, rider=(0.25, masked_history(), 2)),
     "little": crowd(5, rider=(0.25, rides(0.25, 0.3), 2)),
+    "adapting": crowd(6, rider=(0.25, adapts(*QUARTERS), 1)),
+    "adapting third": crowd(4, rider=(0.25, adapts(*QUARTERS), 2)),
     "skims": crowd(5, rider=(0.25, skims(0.25), 2)),
     "head": crowd(5, rider=(0.5, head_only, 2)),
     "history": crowd(6, history=(0.0, history, 1)),
