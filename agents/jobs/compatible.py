@@ -302,13 +302,13 @@ def _showing_little(spec: JobSpec, verification: Verification, codec: Codec) -> 
     if getattr(codec, "mostly_zero", False):
         return [
             f'codec "{spec.codec}" under score "{spec.score}": two of seven nodes that rode on a '
-            "quarter of the work earned 0.67 to 1.20 of their share, with codec demo at most 0.28"
+            "quarter of the work earned 0.67 to 1.20 of their share, with codec demo at most 0.30"
         ]
     if chosen(spec.optimizer.inner, spec.optimizer.inner_options).makes_steps:
         return [
             f'the local steps of optimizer.inner "{spec.optimizer.inner}" under score '
             f'"{spec.score}": the pay of equal nodes spread by 23 to 27 % of its mean, with inner '
-            "gradient by 8 to 13 %"
+            "gradient by 13 to 18 %"
         ]
     return []
 

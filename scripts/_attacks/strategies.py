@@ -102,6 +102,23 @@ def masked_history(work: float = 0.25) -> Strategy:
     return send
 
 
+def adapts(*ways: Strategy, tried: int = 2) -> Strategy:
+    """Sends each of several ways for a few rounds in turn, then what earned it most while it sent
+    that. Each node keeps books of its own; all pay is public."""
+    books: dict[int, list[float]] = {}
+
+    def send(turn: Turn, node: int) -> State:
+        book, so_far = books.setdefault(node, []), turn.swarm.pay[node]
+        book.append(so_far)  # before round 0, 1, ...
+        trials = len(ways) * tried
+        if turn.swarm.number < trials:
+            return ways[turn.swarm.number // tried](turn, node)
+        earned = [book[(way + 1) * tried] - book[way * tried] for way in range(len(ways))]
+        return ways[earned.index(max(earned))](turn, node)
+
+    return send
+
+
 def old_history(skip: int) -> Strategy:
     """No work: the decayed mean of the published updates older than `skip` rounds."""
 

@@ -2,11 +2,13 @@
 """What a node earns under the score `gauntlet` for what it does, by a real round's functions.
 
 Run: `python -m tests.measure.studies.gauntlet_pay [--job signs|plain|sparse|...] [--rounds 24]
-[--seeds 3] [--cases riders,...] [--paper]`.
+[--seeds 3] [--cases riders,...] [--paper] [--power 1.25 ...]`.
 
 Nodes train a small model on the standard library's source, and three validators score them
 (`scripts/_attacks/gauntlet_swarm.py`). Printed: the share of all pay of each kind of node, over the
-share that its work is of all the work; 1.00 is fair.
+share that its work is of all the work; 1.00 is fair. `--power`: also what the same rounds' ratings
+pay under another exponent of the shares. Who is merged does not depend on it while every plausible
+node has a share.
 """
 
 from __future__ import annotations
@@ -16,15 +18,18 @@ import json
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from agents.gauntlet.replay import scores_of
+from agents.protocol.median import stake_median
 from agents.storage.embedded import EmbeddedStore
-from scripts._attacks.gauntlet_swarm import GauntletSwarm
+from scripts._attacks.gauntlet_swarm import VALIDATORS, GauntletSwarm
 from scripts._attacks.strategies import (
+    adapts,
     blurs,
     copies,
     head_only,
@@ -101,6 +106,9 @@ def crowd(honest: int, **others: tuple[float, Any, int]) -> Case:
     return Case({"honest": (1.0, trains(), honest), **others})
 
 
+# Each takes a quarter of an honest node's work.
+QUARTERS = (rides(0.25), rides_by_tensor(0.25), masked_history(), skims(0.25), trains(0.25))
+
 CASES: dict[str, Case] = {
     "equal": crowd(8),
     "rider": crowd(6, rider=(1.0, rides(), 1)),
@@ -111,6 +119,8 @@ CASES: dict[str, Case] = {
     "by tensor": crowd(5, rider=(0.25, rides_by_tensor(0.25), 2)),
     "masked": crowd(5, rider=(0.25, masked_history(), 2)),
     "little": crowd(5, rider=(0.25, rides(0.25, 0.3), 2)),
+    "adapting": crowd(6, rider=(0.25, adapts(*QUARTERS), 1)),
+    "adapting third": crowd(4, rider=(0.25, adapts(*QUARTERS), 2)),
     "skims": crowd(5, rider=(0.25, skims(0.25), 2)),
     "head": crowd(5, rider=(0.5, head_only, 2)),
     "history": crowd(6, history=(0.0, history, 1)),
@@ -124,21 +134,42 @@ CASES: dict[str, Case] = {
 }
 
 
+Pay = dict[int, float]  # of each node, in rounds' pots
+
+
 def played(
-    case: Case, store: EmbeddedStore, rounds: int, seed: int, **fields: Any
-) -> GauntletSwarm:
-    """The market of a case after so many rounds."""
+    case: Case,
+    store: EmbeddedStore,
+    rounds: int,
+    seed: int,
+    powers: Sequence[float] = (),
+    **fields: Any,
+) -> list[Pay]:
+    """What the nodes of a case have earned after so many rounds; then under each of `powers`."""
     people = case.population()
     strategies = {node: person[2] for node, person in people.items()}
     chosen = {**SPEC, "batches_per_round": BATCHES * len(people), **fields}
     with allowed():
         market = GauntletSwarm.open(store, strategies, seed, **chosen)
+    others: list[Pay] = [dict.fromkeys(market.nodes, 0.0) for _ in powers]
     for _ in range(rounds):
         market.round()
-    return market
+        for pay, power in zip(others, powers, strict=True):
+            for node, part in paid_by(market, power).items():
+                pay[node] += part
+    return [market.pay, *others]
 
 
-def report(case: Case, markets: Sequence[GauntletSwarm]) -> str:
+def paid_by(market: GauntletSwarm, power: float) -> Pay:
+    """Shares of the newest round's pot by its ratings, under an exponent."""
+    options = replace(market.options, power=power)
+    rows = [scores_of(one.scores, one.ratings, options) for one in market.records if one]
+    shares = stake_median(rows, [1] * VALIDATORS, VALIDATORS)
+    total = sum(shares) or 1
+    return {node: part / total for node, part in zip(market.nodes, shares, strict=True)}
+
+
+def report(case: Case, pays: Sequence[Pay]) -> str:
     """Per kind its share of the pay over its share of the work, each seed, and the spread."""
     people = case.population()
     work = {node: person[1] for node, person in people.items()}
@@ -146,13 +177,13 @@ def report(case: Case, markets: Sequence[GauntletSwarm]) -> str:
     for kind in case.kinds:
         members = [node for node, person in people.items() if person[0] == kind]
         fair = sum(work[n] for n in members) / sum(work.values())
-        shares = [sum(m.pay[n] for n in members) / sum(m.pay.values()) for m in markets]
+        shares = [sum(pay[n] for n in members) / sum(pay.values()) for pay in pays]
         text = " ".join(f"{share / (fair or 1):.2f}" for share in shares)
         cells.append(f"{kind} {text}" + ("" if fair else " (of all)"))
     equal = [n for n, person in people.items() if person[0] == "honest"]
     spreads = [
-        statistics.pstdev(m.pay[n] for n in equal) / statistics.mean(m.pay[n] for n in equal)
-        for m in markets
+        statistics.pstdev(pay[n] for n in equal) / statistics.mean(pay[n] for n in equal)
+        for pay in pays
     ]
     return "; ".join(cells) + "; spread " + " ".join(f"{s:.2f}" for s in spreads)
 
@@ -168,6 +199,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=BATCHES)
     parser.add_argument("--paper", action="store_true", help="pay as the paper does")
     parser.add_argument("--options", default="{}", help="more score options, JSON")
+    parser.add_argument("--power", type=float, action="append", default=[], help="see above")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     options = {"evaluated": chosen.evaluated, "eval_batches": chosen.eval_batches}
@@ -176,7 +208,7 @@ def main() -> None:
     options |= json.loads(chosen.options)
     for job in chosen.job or JOBS:
         for name in chosen.cases.split(","):
-            markets = []
+            found = []
             for seed in range(chosen.seeds):
                 with tempfile.TemporaryDirectory() as folder:
                     store = EmbeddedStore(Path(folder) / "store")
@@ -186,8 +218,11 @@ def main() -> None:
                         "score_options": options,
                         "batches_per_round": chosen.batches * people,
                     }
-                    markets.append(played(CASES[name], store, chosen.rounds, seed, **fields))
-            print(f"{job} | {name} | {report(CASES[name], markets)}", flush=True)
+                    length = (chosen.rounds, seed, chosen.power)
+                    found.append(played(CASES[name], store, *length, **fields))
+            for power, pays in zip(("", *chosen.power), zip(*found, strict=True), strict=True):
+                said = f"{name}, power {power:g}" if power else name
+                print(f"{job} | {said} | {report(CASES[name], pays)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ constexpr long kTile = 3;
 #endif
 constexpr long kSpan = 256;       // columns that stay in the cache while all pairs are multiplied
 constexpr long kExact = 1 << 14;  // columns whose products a double adds without rounding
-typedef double Vec __attribute__((vector_size(kLanes * sizeof(double)), may_alias));
+typedef double Vec __attribute__((vector_size(kLanes * sizeof(double))));
+typedef Vec Loose __attribute__((aligned(8), may_alias));
 
 // Rounds half to even by going where floats have no fraction: exact for magnitudes below 2^22.
 inline float whole(float value) {
@@ -42,21 +43,29 @@ void load(const float* const* rows, const float* scales, long n, long centre, lo
   }
 }
 
-// Sums are copied one by one: with one copy of them all a compiler keeps them in memory.
+// Adds the products of a tile's rows. Every loop over the tile is unrolled by name and values are loaded by a type
+// that may lie anywhere: GCC 12 keeps memcpy and short loops, and then all sums go through memory in each step.
 void tile(const double* left, const double* right, Vec* sums) {
   Vec s[kTile][kTile];
+#pragma GCC unroll 4
   for (long i = 0; i < kTile; ++i)
+#pragma GCC unroll 4
     for (long j = 0; j < kTile; ++j) s[i][j] = sums[i * kTile + j];
   for (long k = 0; k < kSpan; k += kLanes) {
     Vec a[kTile], b[kTile];
+#pragma GCC unroll 4
     for (long i = 0; i < kTile; ++i) {
-      a[i] = *reinterpret_cast<const Vec*>(left + i * kSpan + k);
-      b[i] = *reinterpret_cast<const Vec*>(right + i * kSpan + k);
+      a[i] = *reinterpret_cast<const Loose*>(left + i * kSpan + k);
+      b[i] = *reinterpret_cast<const Loose*>(right + i * kSpan + k);
     }
+#pragma GCC unroll 4
     for (long i = 0; i < kTile; ++i)
+#pragma GCC unroll 4
       for (long j = 0; j < kTile; ++j) s[i][j] += a[i] * b[j];
   }
+#pragma GCC unroll 4
   for (long i = 0; i < kTile; ++i)
+#pragma GCC unroll 4
     for (long j = 0; j < kTile; ++j) sums[i * kTile + j] = s[i][j];
 }
 

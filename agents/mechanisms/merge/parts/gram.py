@@ -18,7 +18,7 @@ centre is chosen from exact integers too.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,18 +71,51 @@ def gram(payloads: Sequence[Payload]) -> Gram:
     input and for a value that is not finite.
     """
     check(payloads)
-    steps = _steps(_largest(payloads))
-    coarse = _measure(payloads, steps, None)
+    return _read(payloads, _largest(payloads), [0] * len(payloads))
+
+
+def gram_of_scaled(payloads: Sequence[Payload], powers: Sequence[int]) -> Gram:
+    """`gram` of payloads times 2^-power each, which takes every largest magnitude into [0.5, 1).
+
+    They are neither checked nor copied: the power of two goes into the factor by which a number is
+    rounded to an integer. What underflows on the way would have been rounded to 0.
+    """
+    return _read(payloads, [0.5] * len(payloads), powers)
+
+
+def _read(payloads: Sequence[Payload], largest: Sequence[float], powers: Sequence[int]) -> Gram:
+    """The Gram matrix of payloads times 2^-power, whose largest magnitudes after that are given."""
+    steps = _steps(largest)
+    coarse = _measure(payloads, steps, None, powers)
     elements = sum(tensor.numel() for tensor in payloads[0].values())
     distances = coarse.distances()
     centre, spread = middle(distances)
     squared_step = 1 << 2 * (sorted(steps)[(len(steps) - 1) // 2] - min(steps))
     if not 0 < spread < elements * squared_step * _CLOSE:
         return coarse
+    if any(powers):  # differences are of scaled numbers
+        payloads = [_Scaled(one, 2.0**-power) for one, power in zip(payloads, powers, strict=True)]
     finer = _steps(_largest(payloads, centre))
     if sorted(finer) >= sorted(steps):
         return coarse
     return _moved(coarse, _measure(payloads, finer, centre), centre)
+
+
+class _Scaled(Mapping[str, Tensor]):
+    """A payload times a power of two, one tensor at a time."""
+
+    def __init__(self, payload: Payload, factor: float) -> None:
+        self._payload = payload
+        self._factor = factor
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._payload[name] * self._factor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._payload)
+
+    def __len__(self) -> int:
+        return len(self._payload)
 
 
 def middle(distances: Integers) -> tuple[int, int]:
@@ -141,10 +174,17 @@ def _steps(largest: Sequence[float]) -> list[int]:
     return [max(_FINEST, max(power, shared) - _BITS) for power in powers]
 
 
-def _measure(payloads: Sequence[Payload], steps: Sequence[int], centre: int | None) -> Gram:
-    """The exact Gram matrix of the rounded payloads (minus payload `centre`, if given)."""
+def _measure(
+    payloads: Sequence[Payload],
+    steps: Sequence[int],
+    centre: int | None,
+    powers: Sequence[int] | None = None,
+) -> Gram:
+    """The exact Gram matrix of the rounded payloads minus payload `centre`, if given; or of the
+    payloads times 2^-power each."""
     count, least = len(payloads), min(steps)
-    totals = _natively(payloads, steps, centre) or _by_library(payloads, steps, centre)
+    whole = [step + power for step, power in zip(steps, powers or [0] * count, strict=True)]
+    totals = _natively(payloads, whole, centre) or _by_library(payloads, whole, centre)
     return Gram(
         products=tuple(
             tuple(

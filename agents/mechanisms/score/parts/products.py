@@ -10,13 +10,12 @@ payload times a power of two therefore has the same cosines to the last digit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
-from agents.mechanisms.merge.parts.gram import gram
+from agents.mechanisms.merge.parts.gram import gram_of_scaled
 from agents.mechanisms.rows import Payload, check
 from agents.mechanisms.score.parts.known import remainders
 
@@ -40,28 +39,12 @@ class Products:
     squares: tuple[int, ...]
 
 
-class _Scaled(Mapping[str, Tensor]):
-    """A payload times a power of two, one tensor at a time."""
-
-    def __init__(self, payload: Payload, factor: float) -> None:
-        self._payload = payload
-        self._factor = factor
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self._payload[name] * self._factor
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._payload)
-
-    def __len__(self) -> int:
-        return len(self._payload)
-
-
 def products(payloads: Sequence[Payload]) -> Products:
     """Inner products of finite fp32 dicts of equal names and shapes.
 
-    Memory beyond the input: one scaled copy of the widest tensor per payload, and what `gram`
-    needs. ValueError for an empty or mixed input or for a value that is not finite.
+    Memory beyond the input: what `gram` needs; where payloads are so close that they are read
+    again, one scaled copy of the widest tensor per payload. ValueError for an empty or mixed input
+    or for a value that is not finite.
     """
     check(payloads)
     powers = [_power(payload) for payload in payloads]
@@ -69,10 +52,7 @@ def products(payloads: Sequence[Payload]) -> Products:
     scales = [power for power in powers if power is not None]
     if not live:
         return Products((), (), ())
-    scaled = [
-        _Scaled(payloads[index], 2.0**-power) for index, power in zip(live, scales, strict=True)
-    ]
-    exact = gram(scaled).products
+    exact = gram_of_scaled([payloads[index] for index in live], scales).products
     least = min(scales)
     return Products(
         tuple(live),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agents.mechanisms.merge.multi_krum import select
 from agents.mechanisms.merge.parts import gram as module
-from agents.mechanisms.merge.parts.gram import WIDTH, gram, middle
+from agents.mechanisms.merge.parts.gram import WIDTH, gram, gram_of_scaled, middle
 from tests.agents.mechanisms.conftest import two_threads
 from tests.stage.memory.payloads import (
     cluster,
@@ -51,6 +51,21 @@ def test_blocks_at_the_limit_stay_exact(monkeypatch):
     monkeypatch.setattr(module, "_BLOCKS", 2)
     found = as_fractions(gram(payloads))
     assert found == [[total, -total, total], [-total, total, -total], [total, -total, total]]
+
+
+@pytest.mark.parametrize("apart", [1.0, 1e-5])
+def test_powers_of_two_in_the_factor_are_those_in_a_copy(apart):
+    """`apart`: of payloads that are read once, and of some so close that they are read again."""
+    powers = [-60, 3, 0, 90]
+    common = torch.randn(3000, generator=torch.Generator().manual_seed(5)).clamp(-0.7, 0.7)
+    copies = []
+    for index in range(len(powers)):
+        own = torch.randn(3000, generator=torch.Generator().manual_seed(index)).clamp(-0.2, 0.2)
+        copies.append(payload(*(common + apart * own).tolist()))
+        copies[-1]["a"][0] = 0.95
+    scaled = [{"a": one["a"] * 2.0**power} for one, power in zip(copies, powers, strict=True)]
+    assert gram_of_scaled(scaled, powers) == gram(copies)
+    assert (gram(copies).exponent < -37) == (apart < 1)
 
 
 def test_rounded_rows_are_multiplied_without_error():
