@@ -16,11 +16,11 @@ from tests.measure.bench_inner_large import Parts
 from tests.measure.quality import poison
 from tests.measure.quality.curves import points, write
 from tests.measure.quality.job import SPEC, JobRun
-from tests.measure.quality.record import JSON, PAGE, Key, Records
+from tests.measure.quality.record import JSON, PAGE, Key, Records, setting_of
 from tests.measure.quality.sections import sections
 from tests.measure.quality.sizes import law
 from tests.measure.quality.task import CORPUS_SHA256, Task
-from tests.measure.quality.trainer import Run
+from tests.measure.quality.trainer import Method, Run
 from tests.measure.rows import END
 from tests.stage.memory.tiny_specs import tiny_model
 
@@ -45,6 +45,14 @@ def test_the_rate_rises_for_a_tenth_and_falls_to_a_tenth() -> None:
     assert schedule(20, 200) == 1.0  # the cosine begins
     assert schedule(110, 200) == pytest.approx(0.55)
     assert schedule(200, 200) == pytest.approx(0.1)
+
+
+def test_a_method_may_state_another_end_of_the_rate() -> None:
+    assert schedule(20, 200, 0.25) == 1.0
+    assert schedule(110, 200, 0.25) == pytest.approx(0.625)
+    assert schedule(200, 200, 0.25) == pytest.approx(0.25)
+    assert setting_of(Method("central", low=0.25))["low"] == 0.25
+    assert "low" not in setting_of(Method("central"))  # as before there was a choice
 
 
 def test_the_law_of_three_gaps_is_the_line_through_their_logarithms() -> None:
