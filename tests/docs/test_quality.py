@@ -15,7 +15,7 @@ from scripts._figures.text import schedule
 from tests.measure.bench_inner_large import Parts
 from tests.measure.quality import poison
 from tests.measure.quality.curves import points, write
-from tests.measure.quality.job import SPEC, JobRun
+from tests.measure.quality.job import SPEC, JobRun, spec_of
 from tests.measure.quality.record import JSON, PAGE, Key, Records, setting_of
 from tests.measure.quality.sections import sections
 from tests.measure.quality.sizes import law
@@ -117,3 +117,20 @@ def test_a_jobs_rounds_keep_memory_and_state_until_both_are_reset(tmp_path: Path
     assert all(one.owed is None and one.inner is None for one in run.carried.values())
     assert run.uploaded == 2 * run.job.codec.wire_size(run.job.shapes)
     assert (run.step, model_hash(run.state) != model_hash(before)) == (2, True)
+
+
+def test_a_job_of_the_study_changes_only_what_is_named() -> None:
+    task = Task(0, "llama")
+    plain = spec_of(task, 120)
+    other = spec_of(
+        task, 120, outer_lr=6.0, inner_options={"lr_ratio": 5.0}, codec_options={"decay": 0.6}
+    )
+    assert plain["codec_options"] == SPEC["codec_options"]
+    assert other["codec_options"] == {**SPEC["codec_options"], "decay": 0.6}
+    assert other["optimizer"] == {
+        **plain["optimizer"],
+        "outer_lr": 6.0,
+        "inner_options": {"lr_ratio": 5.0},
+    }
+    same = {name: plain[name] for name in plain if name not in ("codec_options", "optimizer")}
+    assert same == {name: other[name] for name in same}
