@@ -51,10 +51,10 @@ def _windows(data: Tensor, count: int, draw: torch.Generator) -> Tensor:
     return data[starts[:, None] + torch.arange(SEQ + 1)]
 
 
-def schedule(step: int, steps: int) -> float:
-    """Factor on the rate at step 0..: linear over the first tenth, then a cosine to a tenth."""
+def schedule(step: int, steps: int, low: float = 0.1) -> float:
+    """Factor on the rate at step 0..: linear over the first tenth, then a cosine to `low`."""
     warm = max(1, steps // 10)
     if step < warm:
         return (step + 1) / warm
     progress = (step - warm) / max(1, steps - warm)
-    return 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * progress))
+    return low + (1 - low) * 0.5 * (1 + math.cos(math.pi * progress))

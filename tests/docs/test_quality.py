@@ -15,12 +15,12 @@ from scripts._figures.text import schedule
 from tests.measure.bench_inner_large import Parts
 from tests.measure.quality import poison
 from tests.measure.quality.curves import points, write
-from tests.measure.quality.job import SPEC, JobRun
-from tests.measure.quality.record import JSON, PAGE, Key, Records
+from tests.measure.quality.job import SPEC, JobRun, spec_of
+from tests.measure.quality.record import JSON, PAGE, Key, Records, setting_of
 from tests.measure.quality.sections import sections
 from tests.measure.quality.sizes import law
 from tests.measure.quality.task import CORPUS_SHA256, Task
-from tests.measure.quality.trainer import Run
+from tests.measure.quality.trainer import Method, Run
 from tests.measure.rows import END
 from tests.stage.memory.tiny_specs import tiny_model
 
@@ -45,6 +45,14 @@ def test_the_rate_rises_for_a_tenth_and_falls_to_a_tenth() -> None:
     assert schedule(20, 200) == 1.0  # the cosine begins
     assert schedule(110, 200) == pytest.approx(0.55)
     assert schedule(200, 200) == pytest.approx(0.1)
+
+
+def test_a_method_may_state_another_end_of_the_rate() -> None:
+    assert schedule(20, 200, 0.25) == 1.0
+    assert schedule(110, 200, 0.25) == pytest.approx(0.625)
+    assert schedule(200, 200, 0.25) == pytest.approx(0.25)
+    assert setting_of(Method("central", low=0.25))["low"] == 0.25
+    assert "low" not in setting_of(Method("central"))  # as before there was a choice
 
 
 def test_the_law_of_three_gaps_is_the_line_through_their_logarithms() -> None:
@@ -109,3 +117,20 @@ def test_a_jobs_rounds_keep_memory_and_state_until_both_are_reset(tmp_path: Path
     assert all(one.owed is None and one.inner is None for one in run.carried.values())
     assert run.uploaded == 2 * run.job.codec.wire_size(run.job.shapes)
     assert (run.step, model_hash(run.state) != model_hash(before)) == (2, True)
+
+
+def test_a_job_of_the_study_changes_only_what_is_named() -> None:
+    task = Task(0, "llama")
+    plain = spec_of(task, 120)
+    other = spec_of(
+        task, 120, outer_lr=6.0, inner_options={"lr_ratio": 5.0}, codec_options={"decay": 0.6}
+    )
+    assert plain["codec_options"] == SPEC["codec_options"]
+    assert other["codec_options"] == {**SPEC["codec_options"], "decay": 0.6}
+    assert other["optimizer"] == {
+        **plain["optimizer"],
+        "outer_lr": 6.0,
+        "inner_options": {"lr_ratio": 5.0},
+    }
+    same = {name: plain[name] for name in plain if name not in ("codec_options", "optimizer")}
+    assert same == {name: other[name] for name in same}

@@ -34,6 +34,7 @@ def changed(method: Method, given: argparse.Namespace) -> Method:
         outer_lr=given.outer_lr or method.outer_lr,
         keep=method.keep and not given.reset,
         lr=given.lr or method.lr,
+        low=method.low if given.low is None else given.low,
         inner=(method.inner[0], {**method.inner[1], **_numbers(given.inner_option)}),
         codec=(name, {**options, **_numbers(given.option)}),
     )
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, help="steps between exchanges, for this run")
     parser.add_argument("--outer-lr", type=float, help="factor on the merged update")
     parser.add_argument("--lr", type=float, help="peak inner rate, for this run")
+    parser.add_argument("--low", type=float, help="the rates' end over their peak, for this run")
     parser.add_argument("--reset", action="store_true", help="inner state from zero every round")
     parser.add_argument("--inner-option", action="append", default=[], help="name=number")
     parser.add_argument("--option", action="append", default=[], help="of the codec: name=number")

@@ -80,10 +80,18 @@ SPEC: dict[str, Any] = {
 
 def spec_of(task: Task, rounds: int, **changes: Any) -> dict[str, Any]:
     """The spec of a job of so many rounds on the task's model, which is the project's own. The rate
-    rises over the first tenth. `changes`: fields of `optimizer`."""
+    rises over the first tenth. `changes`: fields of `optimizer`; the dicts `inner_options` and
+    `codec_options` say only what is other than in `SPEC`."""
     optimizer = {**SPEC["optimizer"], "warmup_rounds": rounds // 10, **changes}
-    model = task.spec.model_dump()
-    return {**SPEC, "model": model, "optimizer": optimizer, "rounds": rounds}
+    inner = {**SPEC["optimizer"]["inner_options"], **changes.get("inner_options", {})}
+    codec = {**SPEC["codec_options"], **optimizer.pop("codec_options", {})}
+    return {
+        **SPEC,
+        "codec_options": codec,
+        "model": task.spec.model_dump(),
+        "optimizer": {**optimizer, "inner_options": inner},
+        "rounds": rounds,
+    }
 
 
 class JobRun:
@@ -166,6 +174,11 @@ def opened() -> Records:
     return Records(section=SECTION, settings=settings())
 
 
+def _said(**asked: float | None) -> dict[str, Any]:
+    """The options that the command line names."""
+    return {name: value for name, value in asked.items() if value is not None}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     rows = (*CENTRAL, "job")
@@ -174,11 +187,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=120, help="of 20,480 tokens each")
     parser.add_argument("--outer-lr", type=float, help="of the job, for this run")
     parser.add_argument("--min-lr-ratio", type=float, help="of the job, for this run")
+    parser.add_argument("--lr-ratio", type=float, help="of the job's Muon, for this run")
+    parser.add_argument("--momentum", type=float, help="of the job's Muon, for this run")
+    parser.add_argument("--memory", type=float, help="the codec's decay, for this run")
     parser.add_argument("--record", action="store_true", help="run what docs/quality.json lacks")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    asked = {"outer_lr": given.outer_lr, "min_lr_ratio": given.min_lr_ratio}
-    changes = {name: value for name, value in asked.items() if value is not None}
+    inner = _said(lr_ratio=given.lr_ratio, momentum=given.momentum)
+    changes = {
+        **_said(outer_lr=given.outer_lr, min_lr_ratio=given.min_lr_ratio),
+        **({"inner_options": inner} if inner else {}),
+        **({"codec_options": {"decay": given.memory}} if given.memory is not None else {}),
+    }
     if given.record and changes:
         parser.error("only the job as it is, is recorded")
     task = Task(given.seed, "llama")

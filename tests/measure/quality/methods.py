@@ -58,9 +58,10 @@ METHODS: dict[str, Method] = {
     ),
     "cells-muon-quarter": Method(
         "local",
+        low=0.25,
         every=5,
         outer_lr=10.0,
-        codec=("cells", {**_CELLS, "cell": 256, "share": 0.7, "fine_share": 0.125, "decay": 0.6}),
+        codec=("cells", {**_CELLS, "cell": 256, "share": 0.7, "fine_share": 0.125, "decay": 0.5}),
         merge=("norm_clip", {}),
         inner=("muon", {"lr_ratio": 8.0}),
     ),

@@ -43,6 +43,7 @@ class Method:
             outside; `local`, inner steps and a codec; `gradient`, the codec gets the mean
             gradient at the shared model.
         lr: peak inner rate; unused by `gradient`.
+        low: the rates' end over their peak.
         every: steps (or batches) between exchanges.
         outer_lr: factor on the merged update.
         outer_decays: whether that factor follows the schedule too.
@@ -58,6 +59,7 @@ class Method:
 
     kind: Literal["central", "diloco", "local", "gradient"]
     lr: float = 3e-3
+    low: float = 0.1
     every: int = 10
     outer_lr: float = 1.0
     outer_decays: bool = False
@@ -114,7 +116,7 @@ class Trainer:
         next_token_loss(self.net.model, batch).backward()
 
     def _step(self, optimizer: Any, step: int) -> None:
-        rate = self.method.lr * schedule(step, self.steps)
+        rate = self.method.lr * schedule(step, self.steps, self.method.low)
         optimizer.hyper = replace(optimizer.hyper, lr=rate)
         optimizer.step()
 
@@ -175,7 +177,7 @@ class Trainer:
                     merged[name] = merged[name] + NESTEROV * tensor
             rate = method.outer_lr
             if method.outer_decays:
-                rate *= schedule(last - 1, self.steps)
+                rate *= schedule(last - 1, self.steps, method.low)
             if method.momentum:
                 outer = Outer(rate, method.momentum)
                 for name in state:
