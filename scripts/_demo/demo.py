@@ -68,7 +68,7 @@ from scripts._report.verdict import (
 )
 
 WORK = ROOT / ".menagerie" / "demo"
-_READY_S = 120.0
+_READY_S = 300.0
 _ATTESTED_S = 60.0  # for the committee's last attestation
 # Registered and started by the commands that a person types; the others directly, which is quicker.
 _BY_HAND = ("trainer-1", "verifier-1", "aggregator-1")

@@ -56,7 +56,7 @@ ALLOWED = {
     "quitter": (Violation.ABORT, Violation.COLLUSION),
 }
 AUDIT_RATE = 0.5
-_READY_S = 120.0
+_READY_S = 300.0
 _LOOK_S = 0.4
 _TEXT_BYTES = 512 * 1024
 _MAX_BYTES = 1 << 30
