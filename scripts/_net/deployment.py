@@ -116,7 +116,7 @@ class TaskTerms:
         usual = cls(classes=POOLS).with_pools(more)
         if 2 * usual.horizon <= unbonding_period:
             return usual
-        brief = {"draw_s": 600, "appeal_s": 20, "verdict_s": 60, "dispute_s": 120}
+        brief = {"draw_s": 600, "appeal_s": 60, "verdict_s": 60, "dispute_s": 120}
         return replace(usual, max_run_s=120, reveal_s=60, **brief)
 
     def with_pools(self, more: Sequence[str]) -> TaskTerms:
