@@ -54,13 +54,13 @@ SPEC: dict[str, Any] = {
         "cell": 64,
         "fine": "head.weight",
         "fine_share": 0.33,
-        "decay": 0.8,
+        "decay": 0.6,
         "memory_rounds": LIFE,
     },
     "merge": "norm_clip",
     "optimizer": {
         "inner": "muon",
-        "inner_options": {"lr_ratio": 8.0},
+        "inner_options": {"lr_ratio": 5.0},
         "inner_state": "kept",
         "inner_state_rounds": LIFE,
         "lr": 3e-3,
@@ -69,13 +69,13 @@ SPEC: dict[str, Any] = {
         "weight_decay": 0.1,
         "batch_size": BATCH,
         "seq_len": SEQ,
-        "outer_lr": 4.0,
+        "outer_lr": 6.0,
     },
     "batches_per_round": PEERS * STEPS,
     "eval_batches": 1,
     "audit_sample": 0,
 }
-"""As `cells-muon` was at first; rounds, warm-up and model are `spec_of`'s."""
+"""Found for this network and length; rounds, warm-up and model are `spec_of`'s."""
 
 
 def spec_of(task: Task, rounds: int, **changes: Any) -> dict[str, Any]:
