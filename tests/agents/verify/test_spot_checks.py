@@ -45,6 +45,16 @@ def judge(
     return reexecute(tiny.inputs(with_cheat(tiny, node, cheat), flagged), node, DEVICE, tiny.store)
 
 
+def judge_trace(tiny: HonestRound, forged: Trace) -> Finding:
+    """What is found where node 5 sends its own payload with another trace."""
+    proof = tiny.works[5].proof.model_copy(
+        update={"trace": tiny.store.put_bytes(forged.to_bytes())}
+    )
+    work = replace(tiny.works[5], trace=forged.to_bytes(), trace_root=forged.root(), proof=proof)
+    cheated = replace(tiny, works={**tiny.works, 5: work})
+    return judge(cheated, 5, cheated.submit(5))
+
+
 def perturbed(state: State, size: float) -> State:
     noise = torch.Generator().manual_seed(7)
     return {
@@ -142,14 +152,7 @@ def test_the_first_wrong_step_is_proven(tiny: HonestRound) -> None:
     """A node that leaves out its last step and traces that honestly is caught at that step."""
     own = Trace.from_bytes(tiny.works[5].trace, 5, 2)
     forged = Trace(5, (*own.hashes[:2], own.hashes[1], own.hashes[3]))
-    work = replace(
-        tiny.works[5], trace=forged.to_bytes(), trace_root=forged.root(),
-        proof=tiny.works[5].proof.model_copy(
-            update={"trace": tiny.store.put_bytes(forged.to_bytes())}
-        ),
-    )  # fmt: skip
-    cheated = replace(tiny, works={**tiny.works, 5: work})
-    finding = judge(cheated, 5, cheated.submit(5))
+    finding = judge_trace(tiny, forged)
     assert finding.violation == Violation.INVALID
     evidence = Evidence.from_bytes(bytes.fromhex(evidence_of(finding)["bisection"]))
     assert evidence.index == 2
@@ -168,15 +171,8 @@ def test_a_trace_may_show_fewer_states_and_proves_a_lie_all_the_same(tmp_path: P
     finding = judge(few, 5, cheat)
     assert finding.violation == Violation.INVALID
     forged = Trace(5, (own.hashes[0], bytes(32), own.hashes[2]))
-    work = replace(
-        few.works[5], trace=forged.to_bytes(), trace_root=forged.root(),
-        proof=few.works[5].proof.model_copy(
-            update={"trace": few.store.put_bytes(forged.to_bytes())}
-        ),
-    )  # fmt: skip
-    lying = replace(few, works={**few.works, 5: work})
     evidence = Evidence.from_bytes(
-        bytes.fromhex(evidence_of(judge(lying, 5, lying.submit(5)))["bisection"])
+        bytes.fromhex(evidence_of(judge_trace(few, forged))["bisection"])
     )
     assert evidence.index == 1 and verify_evidence(evidence, forged.root(), own) is None
 
