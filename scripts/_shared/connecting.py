@@ -14,9 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from agents.runtime.errors import Reverted
-from scripts._shared.keystores import Keystores
-from scripts._shared.rpc_provider import RpcContract, active
-from scripts._shared.without_ape import DEFAULT_URL, checked_url
+from scripts._shared.rpc_provider import DEFAULT_URL, RpcContract, active
 
 if TYPE_CHECKING:
     from agents.runtime.contracts import Contract
@@ -42,6 +40,8 @@ def rpc_url_of(choice: str) -> str:
     if choice.startswith(("http://", "https://")):
         return choice
     if not BY_APE:
+        from scripts._shared.without_ape import checked_url
+
         return checked_url(choice)
     from ape import networks
 
@@ -61,6 +61,8 @@ def provider_of() -> Any:
 def accounts_here() -> Any:
     """The accounts of this machine, by address."""
     if not BY_APE:
+        from scripts._shared.keystores import Keystores
+
         return Keystores()
     from ape import accounts
 

@@ -16,16 +16,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agents.protocol.network import Network
 from agents.protocol.numbers import BPS, NOBODY, PAUSES, ZERO_DIGEST, Role, Violation
 from agents.protocol.slashing import Row
 from agents.protocol.structs import read
-from agents.runtime.chain import LATEST, BlockId
-from agents.runtime.contracts import Contract, Function
 from agents.runtime.errors import AgentError
+from agents.runtime.look import LATEST
 from scripts._shared.operator import zoo
+
+if TYPE_CHECKING:
+    from agents.protocol.network import Network
+    from agents.runtime.chain import BlockId
+    from agents.runtime.contracts import Contract, Function
 
 DELAY_CLASSES = ("governance", "routine")
 """By the contract's number."""

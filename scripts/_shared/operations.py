@@ -13,15 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from agents.protocol.network import Network
 from agents.protocol.numbers import OperationState
 from agents.protocol.structs import Operation, read
-from agents.runtime.chain import LATEST, BlockId
-from agents.runtime.contracts import Event
 from agents.runtime.errors import Reverted
+from agents.runtime.look import LATEST
 from scripts._shared.operation_words import DELAY_CLASSES, Words, printable, said, spell
 from scripts._shared.operator import when
+
+if TYPE_CHECKING:
+    from agents.protocol.network import Network
+    from agents.runtime.chain import BlockId
+    from agents.runtime.contracts import Event
 
 OPEN = (OperationState.PROPOSED, OperationState.QUEUED)
 

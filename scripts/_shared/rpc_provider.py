@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from agents.runtime.head import Head
     from agents.runtime.transaction import Receipt
 
+DEFAULT_URL = "http://127.0.0.1:8545"
+
 
 class RpcProvider:
     """The chain behind an RPC node; it is asked when something is wanted of it."""

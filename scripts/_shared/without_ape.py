@@ -10,9 +10,7 @@ from typing import Any
 import click
 
 from scripts._shared.keystores import AccountType, only_account
-from scripts._shared.rpc_provider import RpcProvider, connected
-
-DEFAULT_URL = "http://127.0.0.1:8545"
+from scripts._shared.rpc_provider import DEFAULT_URL, RpcProvider, connected
 
 
 class ConnectedProviderCommand(click.Command):
