@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PeerScore and shares: mu+ times value+, in proportion; by rank mu+ times ordinal+, in squares.
+"""PeerScore and shares: mu+ times value+; by rank mu+ times ordinal+, above the least.
 
-The paper's equations 4 and 5 take the ordinal of a rank, the minimum off, and a power of 2. With
+The paper's equations 4 and 5 take the ordinal of a rank, the minimum off, and a power c of 2. With
 them eight nodes of equal work are paid as by a lottery (docs/scoring.md), so a job does that only
 where it asks for it. In either rule both factors are cut at zero before they are multiplied. In
 production they were not: two negative factors made a large positive score, and zero updates, then
@@ -77,7 +77,10 @@ def vector(shares: Mapping[int, float], nodes: Sequence[int]) -> list[int]:
 
 
 def _raise(base: float, power: float) -> float:
-    """base ** power; for a whole power by multiplication, which is the same on every machine."""
-    if power != math.floor(power):
+    """base ** power. A power in quarters takes products and roots, the same on every machine."""
+    quarters = 4 * power
+    if quarters != math.floor(quarters):
         return float(base**power)
-    return math.prod([base] * int(power))
+    halves = math.sqrt(base) if int(quarters) & 2 else 1.0
+    fourths = math.sqrt(math.sqrt(base)) if int(quarters) & 1 else 1.0
+    return math.prod([base] * (int(quarters) // 4)) * halves * fourths

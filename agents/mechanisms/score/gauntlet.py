@@ -48,7 +48,8 @@ class Gauntlet:
         runs: runs of tokens that each sequence is cut into when work is looked for, 1..64.
         evaluated: nodes that each validator evaluates per round, 2..128 (paper 5).
         top: G, the most nodes merged per round, 1..128 (paper 15).
-        power: exponent of the shares, 1..4 (paper 2; at 1 the pay is linear in the work).
+        power: exponent of the shares, 1..4 (paper 2; at 1 the pay is linear in what is shown, which
+            grows more slowly than the data; 1.25 makes up for a part of that, docs/scoring.md).
         sync_limit: largest SyncScore, in steps of size alpha, 0.001..1000 (paper 3).
         fast_penalty: factor on a positive mu for a failed fast check, 0..1 (paper 0.75). Six
             decimals count.

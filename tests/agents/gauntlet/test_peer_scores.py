@@ -44,6 +44,12 @@ def test_pay_is_linear_and_the_lowest_keeps_its_part():
     assert normalise({1: 1.0, 2: 2.0, 3: 1.0}) == {1: 0.25, 2: 0.5, 3: 0.25}
 
 
+@pytest.mark.parametrize(("power", "part"), [(1.25, 1 / 32), (1.5, 1 / 64), (2.75, 1 / 2048)])
+def test_powers_in_quarters_by_hand(power, part):
+    """A sixteenth of the best score, to that power, is worth such a part of it."""
+    assert normalise({1: 16.0, 2: 1.0}, power) == {1: 1 / (1 + part), 2: part / (1 + part)}
+
+
 @pytest.mark.parametrize(
     ("skill", "sigma", "mu"),
     [(10, 5, -0.5), (30, 4, -1), (10, 5, 1), (30, 4, 0), (30, 10, 1), (25, 25 / 3 + 1e-6, 1)],
@@ -104,7 +110,7 @@ SCORES = st.dictionaries(
     st.one_of(st.just(0.0), st.floats(0, 1e3), st.sampled_from([1.0, 1e-200, 1e200, 5e-324])),
     max_size=20,
 )
-POWERS = st.sampled_from([1.0, 1.5, 2.0, 3.0, 4.0])
+POWERS = st.sampled_from([1.0, 1.25, 1.3, 1.5, 1.75, 2.0, 3.0, 4.0])
 
 
 @settings(max_examples=120, deadline=None)
