@@ -123,14 +123,14 @@ def test_a_job_of_the_study_changes_only_what_is_named() -> None:
     task = Task(0, "llama")
     plain = spec_of(task, 120)
     other = spec_of(
-        task, 120, outer_lr=6.0, inner_options={"lr_ratio": 5.0}, codec_options={"decay": 0.6}
+        task, 120, outer_lr=7.0, inner_options={"lr_ratio": 4.0}, codec_options={"decay": 0.7}
     )
     assert plain["codec_options"] == SPEC["codec_options"]
-    assert other["codec_options"] == {**SPEC["codec_options"], "decay": 0.6}
+    assert other["codec_options"] == {**SPEC["codec_options"], "decay": 0.7}
     assert other["optimizer"] == {
         **plain["optimizer"],
-        "outer_lr": 6.0,
-        "inner_options": {"lr_ratio": 5.0},
+        "outer_lr": 7.0,
+        "inner_options": {**SPEC["optimizer"]["inner_options"], "lr_ratio": 4.0},
     }
     same = {name: plain[name] for name in plain if name not in ("codec_options", "optimizer")}
     assert same == {name: other[name] for name in same}

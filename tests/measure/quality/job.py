@@ -60,7 +60,7 @@ SPEC: dict[str, Any] = {
     "merge": "norm_clip",
     "optimizer": {
         "inner": "muon",
-        "inner_options": {"lr_ratio": 5.0},
+        "inner_options": {"lr_ratio": 5.0, "momentum": 0.9},
         "inner_state": "kept",
         "inner_state_rounds": LIFE,
         "lr": 3e-3,
