@@ -307,7 +307,7 @@ def _showing_little(spec: JobSpec, verification: Verification, codec: Codec) -> 
     if chosen(spec.optimizer.inner, spec.optimizer.inner_options).makes_steps:
         return [
             f'the local steps of optimizer.inner "{spec.optimizer.inner}" under score '
-            f'"{spec.score}": the pay of equal nodes spread by 23 to 27 % of its mean, with inner '
+            f'"{spec.score}": the pay of equal nodes spread by 26 to 43 % of its mean, with inner '
             "gradient by 13 to 18 %"
         ]
     return []
