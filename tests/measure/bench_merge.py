@@ -39,6 +39,7 @@ EXTRA_GOAL_MB = 100.0
 
 # Of a round whose scores are compared with its merges, and known updates that scores read.
 SCORED, HISTORY = (128, 1_000_000), 8
+SCORED_LARGE = (128, 100_000_000)
 SCORING_GOAL = 2.0  # merges
 _TENSOR = 1_000_000
 
@@ -181,8 +182,9 @@ def extra_mb(call: Call) -> float | None:
     return (_status("VmHWM") - before) * 1024 / 1e6
 
 
-def rows(repeats: int = 3) -> Iterator[Row]:
-    """The lines of `make bench`: against torch.median, then against ByzFL."""
+def rows(repeats: int = 3, full: bool = False) -> Iterator[Row]:
+    """The lines of `make bench`: against torch.median, then against ByzFL. `full`: what the scores
+    of a round of `SCORED_LARGE` cost, too."""
     found = measure(nodes=32, elements=1_000_000, repeats=5)
     own, plain = 1000 * found["merge_median_s"], 1000 * found["torch_median_s"]
     shown = f"{found['ratio']:.2f} x torch.median ({own:.0f} ms, {plain:.0f} ms)"
@@ -190,6 +192,8 @@ def rows(repeats: int = 3) -> Iterator[Row]:
     yield Row(name, shown, "<= 1.00", found["ratio"] <= 1.0)
     yield Row("scores of 32 x 1e6", f"{1000 * found['score_shares_s']:.0f} ms")
     yield from scoring_rows(*SCORED, repeats=2)
+    if full:
+        yield from scoring_rows(*SCORED_LARGE, repeats=1)
     for nodes, elements in SIZES:
         yield from peer_rows(nodes, elements, repeats)
 
