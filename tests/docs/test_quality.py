@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from agents.storage.embedded import EmbeddedStore
 from agents.training.state import model_hash
@@ -15,12 +17,14 @@ from scripts._figures.text import schedule
 from tests.measure.bench_inner_large import Parts
 from tests.measure.quality import poison
 from tests.measure.quality.curves import points, write
+from tests.measure.quality.grid import RATE, Grid, Point, Result, is_behind
 from tests.measure.quality.job import SPEC, JobRun, spec_of
-from tests.measure.quality.record import JSON, PAGE, Key, Records, setting_of
+from tests.measure.quality.methods import METHODS
+from tests.measure.quality.record import BEGIN, JSON, PAGE, Key, Records, setting_of
 from tests.measure.quality.sections import sections
 from tests.measure.quality.sizes import law
 from tests.measure.quality.task import CORPUS_SHA256, Task
-from tests.measure.quality.trainer import Method, Run
+from tests.measure.quality.trainer import Method, Run, ScheduleFree
 from tests.measure.rows import END
 from tests.stage.memory.tiny_specs import tiny_model
 
@@ -73,6 +77,57 @@ def test_poisoners_stand_beside_six_and_eight_honest_peers(tmp_path: Path) -> No
     (shown,) = poison.said(records, 0)
     assert shown.startswith("norm_clip, seed 0: +2.50 % beside 6 honest peers")
     assert poison.said(records, 1) == []
+
+
+def test_the_page_has_the_grid_as_recorded() -> None:
+    grid, page = Grid(), PAGE.read_text()
+    for name, table in (("grid", grid.table()), ("held out", grid.held_out())):
+        shown = page.partition(BEGIN.format(name))[2].partition(END)[0]
+        assert shown.strip() == table, "python -m tests.measure.quality.grid --table"
+
+
+def test_a_method_is_judged_at_the_best_point_of_seed_0(tmp_path: Path) -> None:
+    points = [Point("muon", inner, 0.0, seed) for inner in (5, 8) for seed in (0, 1)]
+    ends = (2.2, 1.9, 2.1, 2.4)  # of x5 and x8: the best of seed 1 has no say
+    records = Grid(tmp_path / "none.json")
+    records.results = [Result(p, {"1.0": end}) for p, end in zip(points, ends, strict=True)]
+    assert records.by_seed("muon") == {0: 2.1, 1: 2.4}
+    assert "| `muon` | x8 | 0.000 | 2.100 | 2.400 | not run |" in records.held_out()
+    assert "2.200 | **2.100** |" in records.table()
+    assert records.by_seed("adamw") == {}
+
+
+@pytest.mark.parametrize(
+    ("val", "behind"),
+    [
+        ({"0.25": 2.69}, False),
+        ({"0.25": 2.71}, True),
+        ({"0.25": 2.5, "0.5": 2.39}, True),
+        ({"0.25": 2.69, "0.5": 2.37, "0.75": 2.23}, False),
+    ],
+)
+def test_a_point_far_behind_the_best_of_its_method_is_ended(
+    val: dict[str, float], behind: bool
+) -> None:
+    known = [
+        Result(Point("muon", 5, 0.0), {"0.25": 2.5, "0.5": 2.3, "0.75": 2.2}),
+        Result(Point("muon", 3, 0.0), {"0.25": 2.8}),
+    ]
+    assert is_behind(Result(Point("muon", 8, 0.0), val), known) is behind
+
+
+def test_a_point_changes_the_rates_of_its_method_and_nothing_else() -> None:
+    swarm = Point("sparse-muon", 5, 7.0).method
+    plain = METHODS["sparse-muon"]
+    assert swarm == replace(plain, outer_lr=7.0, inner=("muon", {"lr_ratio": 5}))
+    assert Point("adamw", 5, 0.0).method == replace(METHODS["adamw"], lr=5 * RATE)
+
+
+def test_a_schedule_free_step_starts_between_the_mean_and_the_last() -> None:
+    free = ScheduleFree({"a": torch.zeros(1)}, beta=0.75)
+    assert free.step({"a": torch.tensor([-1.0])}, 2.0)["a"].item() == 2.0  # z = x = 2
+    assert free.step({"a": torch.tensor([-1.0])}, 2.0)["a"].item() == 3.25  # z = 4, x = 3
+    assert free.mean["a"].item() == 3.0
 
 
 def test_muon_is_within_its_goal_from_the_tokens_on_at_which_the_ratio_meets_it() -> None:

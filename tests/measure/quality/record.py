@@ -6,11 +6,13 @@ A run whose setting has changed since is not shown and is run again.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from tests.measure.rows import put_between
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 JSON, PAGE = DOCS / "quality.json", DOCS / "quality.md"
-_LATER = ("low", "inner", "momentum", "poisoners", "poison", "absent_every", "forgets")
+_LATER = ("low", "inner", "momentum", "free", "poisoners", "poison", "absent_every", "forgets")
 """Fields that methods got after the first runs were recorded; written where they are set."""
 BEGIN = "<!-- table {} -->"
 
@@ -152,6 +154,14 @@ class Records:
         }
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """No other process of the study writes to the file meanwhile."""
+    with JSON.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def kept_or_made(
     key: Key, task: Task, made: Callable[[], Run], open_records: Callable[[], Records]
 ) -> Run:
@@ -159,9 +169,10 @@ def kept_or_made(
     run = open_records().find(key)
     if run is None:
         run = made()
-        records = open_records()  # anew: another process may have written meanwhile
-        records.add(key, task, run)
-        records.write_page()
+        with alone():
+            records = open_records()  # anew: another process may have written meanwhile
+            records.add(key, task, run)
+            records.write_page()
     return run
 
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far the swarm ends behind central training at three model sizes, and the law through them.
 
-The anchors' network at widths 64, 128 and 208, the same tokens for each (409,600: a fifth of what
-the largest has parameters), one seed, rates as the study's rows have them: they were tuned at width
-128 on twice the tokens, so the other widths are untuned. The gap of a row is its loss over central
-Muon's, less one. Fitted is log gap = a + b log parameters, by least squares; with three sizes one
-degree of freedom is left, and the error stated is that of one point.
+The anchors' network at widths 64, 128 and 208, one seed, rates as the study's rows have them: they
+were tuned at width 128 on 819,200 tokens, so the other widths are untuned. Twice: with the same
+tokens for each (409,600), and with tokens in proportion to the parameters. The gap of a row is its
+loss over that of the best central row, less one. Fitted is log gap = a + b log parameters, by least
+squares; with three sizes one degree of freedom is left, and the error stated is that of one point.
 
     python -m tests.measure.quality.sizes               # run what docs/quality.json lacks, print
+    python -m tests.measure.quality.sizes --per-parameter 4 --device cuda   # tokens in proportion
 """
 
 from __future__ import annotations
@@ -22,22 +23,20 @@ import torch
 
 from tests.measure.quality.methods import METHODS
 from tests.measure.quality.record import Key, Records, kept_or_made, line, say, setting_of
-from tests.measure.quality.task import Task
+from tests.measure.quality.task import TOKENS_A_STEP, Task
 from tests.measure.quality.trainer import Trainer
 
 SECTION = "sizes"  # of docs/quality.json
 WIDTHS = (64, 128, 208)
-REFERENCE = "muon-tuned"
-ROWS = (REFERENCE, "adamw-tuned", "sparse-muon", "cells-muon", "cells-muon-quarter")
-STEPS, SEED = 100, 0
-_QUARTER = METHODS["cells-muon-quarter"]
+CENTRAL = ("muon-tuned", "muon-x3", "adamw-tuned")
+ROWS = (*CENTRAL, "sparse-muon", "cells-muon", "cells-muon-quarter")
 _METHODS = {
-    **{name: METHODS[name] for name in ROWS},
-    # As it was when its sizes were run: a longer memory, and the rate's end of all other rows.
-    "cells-muon-quarter": replace(
-        _QUARTER, low=0.1, codec=(_QUARTER.codec[0], {**_QUARTER.codec[1], "decay": 0.6})
-    ),
+    **METHODS,
+    # Where a run is longer than the one that `muon-tuned` was tuned on, a lower rate is better.
+    "muon-x3": replace(METHODS["muon"], inner=("muon", {"lr_ratio": 3.0})),
 }
+STEPS, SEED = 100, 0
+PER_PARAMETER = 4  # tokens, where they are in proportion
 
 
 def settings() -> dict[str, Any]:
@@ -67,18 +66,32 @@ def law(gaps: Mapping[int, float]) -> tuple[float, float, float]:
     return start, slope, math.sqrt(left / (count - 2))
 
 
-def said(records: Records) -> list[str]:
-    """A line for each method but the reference: its gaps and their law."""
+def steps_of(per_parameter: int) -> dict[int, int]:
+    """Steps of each width: whole exchanges, of so many tokens a parameter; with 0 equal ones."""
+    if not per_parameter:
+        return dict.fromkeys(WIDTHS, STEPS)
+    every = METHODS["cells-muon"].every
+    tokens = {width: per_parameter * Task(SEED, width=width).parameters for width in WIDTHS}
+    return {width: every * round(of / TOKENS_A_STEP / every) for width, of in tokens.items()}
+
+
+def said(records: Records, steps: Mapping[int, int]) -> list[str]:
+    """A line for each method that is not central: its gaps to the best central row, and their
+    law."""
     lines = []
     sizes = {width: Task(SEED, width=width).parameters for width in WIDTHS}
-    for name in ROWS[1:]:
+    ends = {
+        (name, width): run.val["1.0"]
+        for name in ROWS
+        for width in WIDTHS
+        if (run := records.find(Key(f"{name} {width}", SEED, steps[width])))
+    }
+    for name in ROWS[len(CENTRAL) :]:
         gaps = {}
         for width, size in sizes.items():
-            own, best = (
-                records.find(Key(f"{row} {width}", SEED, STEPS)) for row in (name, REFERENCE)
-            )
-            if own is not None and best is not None:
-                gaps[size] = own.val["1.0"] / best.val["1.0"] - 1
+            best = min((ends[row, width] for row in CENTRAL if (row, width) in ends), default=None)
+            if (name, width) in ends and best is not None:
+                gaps[size] = ends[name, width] / best - 1
         shown = ", ".join(f"{100 * gap:.1f} % at {size:,}" for size, gap in gaps.items())
         if len(gaps) == len(sizes) and min(gaps.values()) > 0:
             start, slope, error = law(gaps)
@@ -93,16 +106,20 @@ def said(records: Records) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--row", action="append", choices=ROWS, help="default: all")
+    parser.add_argument("--width", action="append", type=int, choices=WIDTHS, help="default: all")
+    parser.add_argument("--per-parameter", type=int, default=0, help="tokens; 0: equal ones")
+    parser.add_argument("--device", default="cpu", help="of the network")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    for width in WIDTHS:
-        task = Task(SEED, width=width)
+    steps = steps_of(given.per_parameter)
+    for width in given.width or WIDTHS:
+        task = Task(SEED, width=width, device=given.device)
         for name in given.row or ROWS:
-            key = Key(f"{name} {width}", SEED, STEPS)
-            made = Trainer(task, _METHODS[name], STEPS, say).go
+            key = Key(f"{name} {width}", SEED, steps[width])
+            made = Trainer(task, _METHODS[name], steps[width], say).go
             run = kept_or_made(key, task, made, opened)
             print(line(key, run), flush=True)
-    print("\n".join(said(opened())))
+    print("\n".join(said(opened(), steps)))
 
 
 if __name__ == "__main__":

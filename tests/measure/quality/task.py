@@ -36,10 +36,14 @@ class Task:
     """Text, model and batches of one seed."""
 
     def __init__(
-        self, seed: int, kind: Literal["anchor", "llama"] = "anchor", width: int = WIDTH
+        self,
+        seed: int,
+        kind: Literal["anchor", "llama"] = "anchor",
+        width: int = WIDTH,
+        device: str = "cpu",
     ) -> None:
         """`kind`: the anchors' network or the project's own, both of 869,504 parameters at the
-        study's width."""
+        study's width. `device`: where the network is; states and payloads stay on the CPU."""
         raw = corpus()
         self.seed, self.kind = seed, kind
         self.sha256 = hashlib.sha256(raw).hexdigest()
@@ -55,13 +59,13 @@ class Task:
         )  # fmt: skip
         anchor = llama.model_copy(update={"kind": "anchor", "d_ff": 4 * width})
         self.spec = llama if kind == "llama" else anchor
-        self.net = FlatModel(self.spec)
+        self.net = FlatModel(self.spec, device=device)
         self.genesis = init_state(llama) if kind == "llama" else model.genesis(anchor)
         self.shapes = {name: tuple(tensor.shape) for name, tensor in self.genesis.items()}
         self.parameters = sum(tensor.numel() for tensor in self.genesis.values())
 
     def batch(self, step: int, peer: int) -> Tensor:
-        """int64 [4, 129]: the peer's windows of a step."""
+        """int64 [4, 129], on the CPU: the peer's windows of a step."""
         draw = torch.Generator().manual_seed(self.seed * 1_000_003 + step * PEERS + peer)
         shard = self.shards[peer]
         return _windows(shard, torch.randint(shard.numel() - SEQ, (BATCH,), generator=draw))

@@ -51,6 +51,7 @@ class Method:
         codec, merge: name and options.
         inner: the inner optimizer, name and options; unused by `gradient`.
         momentum: of the outer step (`agents.training.outer`); 0 has no velocity.
+        free: beta of a schedule-free outer step; 0 for none (see `ScheduleFree`).
         poisoners: so many of the eight peers poison, the first ones.
         poison: what they send, by the names of the demo's poisoner; or `nothing`.
         absent_every: each peer misses one round in so many, in turn; 0 for never.
@@ -68,10 +69,34 @@ class Method:
     merge: tuple[str, Mapping[str, Any]] = ("mean", {})
     inner: tuple[str, Mapping[str, Any]] = ("adamw", {})
     momentum: float = 0.0
+    free: float = 0.0
     poisoners: int = 0
     poison: str = "sign_flip"
     absent_every: int = 0
     forgets: bool = False
+
+
+class ScheduleFree:
+    """Schedule-free SGD outside (Defazio et al., "The Road Less Scheduled", 2024, algorithm 1).
+
+    z moves by the merged changes, x is the mean of all z so far, and peers start at
+    y = (1 - beta) z + beta x. What is judged is x.
+
+    Attributes:
+        mean: x.
+    """
+
+    def __init__(self, state: State, beta: float) -> None:
+        self.mean, self._fast, self._beta, self._steps = dict(state), dict(state), beta, 0
+
+    def step(self, merged: State, rate: float) -> State:
+        """Where peers start next."""
+        self._steps += 1
+        self._fast = apply_outer(self._fast, merged, rate)
+        self.mean = {
+            name: x.lerp(self._fast[name], 1 / self._steps) for name, x in self.mean.items()
+        }
+        return {name: z.lerp(self.mean[name], self._beta) for name, z in self._fast.items()}
 
 
 @dataclass
@@ -113,7 +138,7 @@ class Trainer:
 
     def _gradient(self, batch: Tensor) -> None:
         self.net.grads.zero_()
-        next_token_loss(self.net.model, batch).backward()
+        next_token_loss(self.net.model, batch.to(self.net.device)).backward()
 
     def _step(self, optimizer: Any, step: int) -> None:
         rate = self.method.lr * schedule(step, self.steps, self.method.low)
@@ -147,6 +172,7 @@ class Trainer:
         state = dict(self.task.genesis)
         velocity = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
         momentum = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
+        free = ScheduleFree(state, method.free) if method.free else None
         memories: list[State | None] = [None] * PEERS
         for first in range(0, self.steps, method.every):
             last = min(first + method.every, self.steps)
@@ -178,7 +204,9 @@ class Trainer:
             rate = method.outer_lr
             if method.outer_decays:
                 rate *= schedule(last - 1, self.steps, method.low)
-            if method.momentum:
+            if free is not None:
+                state = free.step(merged, rate)
+            elif method.momentum:
                 outer = Outer(rate, method.momentum)
                 for name in state:
                     state[name], velocity[name] = outer.step(
@@ -186,7 +214,7 @@ class Trainer:
                     )
             else:
                 state = apply_outer(state, merged, rate)
-            self._exchanged(last, max(sizes), state)
+            self._exchanged(last, max(sizes), state if free is None else free.mean)
 
     def _update(self, state: State, peer: int, first: int, last: int) -> State:
         self.net.load(state)
