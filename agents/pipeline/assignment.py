@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.lots import word
-from agents.pipeline.routes import first
 from agents.pipeline.seats import Miner, Unseated, refill, seat
 from agents.training.assignment import Assignment, Manifest, node_seed, normalise
 from agents.training.spec import JobSpec
@@ -153,9 +152,9 @@ def manifest(
     end = cursor + spec.batches_per_round
     epoch = epoch_of(0, 0, seed, nodes, range(cursor, end), len(spec.pipeline.layers), facts)
     due: dict[int, list[tuple[int, int]]] = {node: [] for node in sorted(nodes)}
-    for stage, miners in enumerate(epoch.stages):
+    for stage in range(epoch.last + 1):
         for sample in epoch.samples:
-            due[first(seed, sample, stage, miners)].append((sample, sample + 1))
+            due[epoch.first(sample, stage)].append((sample, sample + 1))
     weight = dict(zip(nodes, weights, strict=True))
     assignments = tuple(
         Assignment(node, weight[node], normalise(samples), node_seed(seed, node))
