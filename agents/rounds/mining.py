@@ -183,6 +183,7 @@ class Mining:
             inbox=cid_of_bytes(finished.inbox),
             losses=stated(work.losses),
             memory=job.memory if job.spec.pipeline.declared_memory else None,
+            busy_ms=max(1, int(1000 * finished.busy_s)) if job.spec.measured_paths else None,
         )
         rest = None if after is None else save_state(after)
         return Work(payload, trace, proof.to_bytes(), log.root(), rest, finished.inbox)

@@ -284,10 +284,14 @@ class PipelineSpec(_Frozen):
     contributors; else the stage keeps its weights. With 0 one is enough.
 
     Options that are not given are left out of the canonical bytes, so specs from before them keep
-    theirs: ``outer``, ``all_reduce``, ``least_valid``, ``sharing`` and ``declared_memory``.
+    theirs: ``outer``, ``all_reduce``, ``least_valid``, ``sharing``, ``declared_memory`` and
+    ``paths``.
 
     With ``declared_memory`` a node that declared less free memory than a stage needs, by the
     report of the round before, is not seated there.
+
+    With ``paths`` ``measured`` the miners of a stage are drawn for a sample in proportion to what
+    earlier rounds showed of them (``agents.pipeline.pace``); with ``equal`` all count alike.
 
     With ``all_reduce`` ``butterfly`` every pair of a stage's miners owns one shard of its change,
     merges it and says so (``agents.pipeline.shards``). A shard that nobody delivers keeps its
@@ -308,6 +312,7 @@ class PipelineSpec(_Frozen):
     least_valid: Annotated[Float, _between(0.0, 1.0)] = Field(0.9, exclude_if=_is(0.9))
     sharing: SharingSpec | None = Field(default=None, exclude_if=is_none)
     declared_memory: Annotated[bool, Strict()] = Field(False, exclude_if=_is(False))
+    paths: Literal["equal", "measured"] = Field("equal", exclude_if=_is("equal"))
 
     @model_validator(mode="after")
     def _shards_are_merged(self) -> Self:
@@ -469,6 +474,11 @@ class JobSpec(_Frozen):
     def butterfly(self) -> bool:
         """Whether the miners of a stage merge its shards."""
         return self.pipeline is not None and self.pipeline.all_reduce == "butterfly"
+
+    @property
+    def measured_paths(self) -> bool:
+        """Whether samples' paths are drawn by what was measured of miners."""
+        return self.pipeline is not None and self.pipeline.paths == "measured"
 
     @property
     def outer_momentum(self) -> float:

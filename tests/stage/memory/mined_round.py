@@ -97,6 +97,7 @@ class Shown:
     losses: tuple[tuple[int, int], ...]
     determinism: str = ""
     memory: int | None = None
+    busy_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,7 @@ class MinedRound(TinyJob):
             inbox=cid_of_bytes(shown.inbox),
             losses=shown.losses,
             memory=shown.memory,
+            busy_ms=shown.busy_ms,
         ).to_bytes()
         for name in {"payload", "trace", "inbox"} - {missing}:
             self.store.put_bytes(getattr(shown, name))
