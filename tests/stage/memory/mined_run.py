@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -76,8 +76,11 @@ def run(
     folder: Path,
     present: Sequence[Sequence[int]] = (MINERS,) * ROUNDS,
     declared: Mapping[int, int] | None = None,
+    busy: Callable[[MinedRound, int], int] | None = None,
     **spec: Any,
 ) -> Run:
+    """Honest rounds. `present`: who comes to each. `declared`: memory, by node. `busy`: the
+    milliseconds that a node states in a round."""
     declared = declared or {}
     pipeline = {**PIPELINE, "sharing": SHARING, **spec.pop("pipeline", {})}
     store = EmbeddedStore(folder)
@@ -104,7 +107,8 @@ def run(
         for node in sorted(works):
             place = tiny.job, plan, node, works[node].change, owed.get(node)
             payloads[node], after[node] = packed(*place)
-            shown = {"memory": declared[node]} if node in declared else {}
+            shown: dict[str, Any] = {"memory": declared[node]} if node in declared else {}
+            shown |= {"busy_ms": busy(mined, node)} if busy else {}
             submissions.append(mined.submit(node, payload=payloads[node], **shown))
         facts.by_round[number] = {s.reveal.node: s.reveal for s in submissions}
         outcome = compute(tiny.job, JOB, number, plan, state, submissions, DEVICE)
@@ -114,7 +118,7 @@ def run(
         made.owed.append(owed)
         made.payloads.append(payloads)
         state, owed, left = outcome.state, after, left_by(plan, outcome.report.merged())
-        left = replace(left, declared=outcome.report.declared())
+        left = left.told(outcome.report)
     return made
 
 
