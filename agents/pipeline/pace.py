@@ -9,8 +9,8 @@ weights, in whole numbers. Of each round's miners:
     reliability = 1 - samples that failed beside it / samples whose way led through it
     weight      = 3/4 weight before + 1/4 throughput * reliability, at least FLOOR
 
-- The median is the lower one of an even number. So one miner's false pace lowers nobody's
-  throughput, and in a stage of two it lowers none.
+- The median is the lower one of an even number. So one false pace makes nobody look slower than it
+  is beside an honest miner of its stage, and in a stage of two it changes nothing.
 - What is faster than the median counts as the median: no statement can be checked, and a higher one
   than the median's then buys nothing. Slow miners get fewer samples, which is what shortens an
   epoch.
