@@ -284,19 +284,19 @@ class PipelineSpec(_Frozen):
     contributors; else the stage keeps its weights. With 0 one is enough.
 
     Options that are not given are left out of the canonical bytes, so specs from before them keep
-    theirs: ``outer``, ``all_reduce``, ``least_valid``, ``sharing``, ``declared_memory`` and
-    ``paths``.
+    theirs: ``outer``, ``all_reduce``, ``least_valid``, ``sharing`` and ``declared_memory``.
 
     With ``declared_memory`` a node that declared less free memory than a stage needs, by the
     report of the round before, is not seated there.
-
-    With ``paths`` ``measured`` the miners of a stage are drawn for a sample in proportion to what
-    earlier rounds showed of them (``agents.pipeline.pace``); with ``equal`` all count alike.
 
     With ``all_reduce`` ``butterfly`` every pair of a stage's miners owns one shard of its change,
     merges it and says so (``agents.pipeline.shards``). A shard that nobody delivers keeps its
     weights; where less than ``least_valid`` of a stage's shards are delivered all of it does. With
     ``none`` whoever proposes a result merges alone.
+
+    With ``paths`` ``measured`` the miners of a stage are drawn for a sample in proportion to what
+    earlier rounds showed of them (``agents.pipeline.pace``). With ``equal`` all count alike, and it
+    is left out like the options above.
     """
 
     layers: Annotated[
@@ -310,9 +310,9 @@ class PipelineSpec(_Frozen):
     outer: OuterSpec | None = Field(default=None, exclude_if=is_none)
     all_reduce: Literal["none", "butterfly"] = Field("none", exclude_if=_is("none"))
     least_valid: Annotated[Float, _between(0.0, 1.0)] = Field(0.9, exclude_if=_is(0.9))
+    paths: Literal["equal", "measured"] = Field("equal", exclude_if=_is("equal"))
     sharing: SharingSpec | None = Field(default=None, exclude_if=is_none)
     declared_memory: Annotated[bool, Strict()] = Field(False, exclude_if=_is(False))
-    paths: Literal["equal", "measured"] = Field("equal", exclude_if=_is("equal"))
 
     @model_validator(mode="after")
     def _shards_are_merged(self) -> Self:
@@ -471,14 +471,14 @@ class JobSpec(_Frozen):
         return (step + 1) % self.full_every == 0 or step + 1 >= self.rounds
 
     @property
-    def butterfly(self) -> bool:
-        """Whether the miners of a stage merge its shards."""
-        return self.pipeline is not None and self.pipeline.all_reduce == "butterfly"
-
-    @property
     def measured_paths(self) -> bool:
         """Whether samples' paths are drawn by what was measured of miners."""
         return self.pipeline is not None and self.pipeline.paths == "measured"
+
+    @property
+    def butterfly(self) -> bool:
+        """Whether the miners of a stage merge its shards."""
+        return self.pipeline is not None and self.pipeline.all_reduce == "butterfly"
 
     @property
     def outer_momentum(self) -> float:

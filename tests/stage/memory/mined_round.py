@@ -95,9 +95,9 @@ class Shown:
     root: bytes
     inbox: bytes
     losses: tuple[tuple[int, int], ...]
+    busy_ms: int | None = None
     determinism: str = ""
     memory: int | None = None
-    busy_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,10 @@ class MinedRound(TinyJob):
             steps=len(self.works[node].log.steps),
             compute_time_ms=50,
             determinism_class=shown.determinism or determinism_class(DEVICE),
+            busy_ms=shown.busy_ms,
             inbox=cid_of_bytes(shown.inbox),
             losses=shown.losses,
             memory=shown.memory,
-            busy_ms=shown.busy_ms,
         ).to_bytes()
         for name in {"payload", "trace", "inbox"} - {missing}:
             self.store.put_bytes(getattr(shown, name))
