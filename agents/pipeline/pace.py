@@ -38,10 +38,14 @@ from agents.pipeline.passes import entered
 FULL = 1_000_000
 """The weight of a miner that is as fast as its stage's median and fails nobody."""
 FLOOR = FULL // 4
-"""The least weight. Who has it is still drawn, so that it can show that it is better by now."""
+"""The least weight. Who has it is still drawn, so that it can show that it is better by now. A lower
+one gives more to miners that are most of a stage and make the others look slow, a higher one lets
+who drops samples drop more of them (`tests/attacks/test_measured_paths.py` has both)."""
 START = FULL // 2
 """The weight of a miner that is new. One that is as good as the others is at 90 % of theirs after
 six rounds; who comes back under a new name begins below them."""
+MOST = Fraction(1)
+"""The highest throughput. A higher one would pay whoever states a pace that it doesn't have."""
 _KEPT, _OF = 3, 4  # parts of the weight before
 _FORGOTTEN = FULL // 64
 
@@ -114,7 +118,7 @@ def _throughput(epoch: Epoch, showed: Mapping[int, Showed]) -> dict[int, Fractio
         paces = {miner: pace for miner, pace in told.items() if pace is not None}
         if paces:
             median = sorted(paces.values())[(len(paces) - 1) // 2]
-            found |= {miner: min(Fraction(1), pace / median) for miner, pace in paces.items()}
+            found |= {miner: min(MOST, pace / median) for miner, pace in paces.items()}
     return found
 
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cache
 
 import pytest
 from eth_utils import keccak
 
+from agents.pipeline import pace
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.pace import FLOOR, FULL, START, Showed, weights_after, weights_of
 
@@ -136,6 +138,28 @@ def test_who_states_too_high_a_pace_gains_nothing(staff: Sequence[int]) -> None:
     boasting = play(states=boast(friends))
     assert boasting.weights == honest().weights
     assert won(f"{len(friends)} of 25 seats state 1,000 times their pace", boasting, friends) == 0
+
+
+def test_were_twice_the_median_believed_boasting_would_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of the rule that no pace counts for more than the median."""
+    friends = friends_of((1, 1, 1, 1, 0))
+    monkeypatch.setattr(pace, "MOST", Fraction(2))
+    boasting = play(states=boast(friends))
+    assert 40 < won("4 of 25 seats boast, twice the median is believed", boasting, friends) < 70
+
+
+@pytest.mark.parametrize("floor", [FULL // 8, FULL // 2])
+def test_another_floor_moves_what_most_of_a_stage_gains_and_what_a_griefer_costs(
+    floor: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lower one gives more to the most of a stage, a higher one lets a griefer cost more."""
+    monkeypatch.setattr(pace, "FLOOR", floor)
+    friends = friends_of((3, 0, 0, 0, 0))
+    name = f"the least weight were {floor / FULL:.3f}: 3 of 5 seats boast"
+    profit = won(name, play(states=boast(friends)), friends)
+    griefed = play(overrun(1))
+    won("    a miner does one sample", griefed, (SLOW,))
+    assert (profit > 26, griefed.lost > 0.09) == (floor < FLOOR, floor > FLOOR)
 
 
 def test_who_states_too_low_a_pace_is_paid_less() -> None:
