@@ -38,9 +38,9 @@ from agents.pipeline.passes import entered
 FULL = 1_000_000
 """The weight of a miner that is as fast as its stage's median and fails nobody."""
 FLOOR = FULL // 4
-"""The least weight. Who has it is still drawn, so that it can show that it is better by now. A lower
-one gives more to miners that are most of a stage and make the others look slow, a higher one lets
-who drops samples drop more of them (`tests/attacks/test_measured_paths.py` has both)."""
+"""The least weight. Who has it is still drawn, so that it can show that it is better by now. A
+lower one gives more to miners that are most of a stage and make the others look slow, a higher one
+lets who drops samples drop more of them (`tests/attacks/test_measured_paths.py` has both)."""
 START = FULL // 2
 """The weight of a miner that is new. One that is as good as the others is at 90 % of theirs after
 six rounds; who comes back under a new name begins below them."""
