@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
+from agents.audit.chain.votes import Tally
+from agents.audit.sources.findings import Part
+from agents.audit.work.comparing import compare_result
 from agents.jobs.job import SpecError
+from agents.pipeline.epoch import Epoch
 from agents.pipeline.pace import FULL, START
 from agents.rounds.models import Models
 from agents.rounds.outcome import compute, disagreements
-from agents.rounds.plan import Plans
+from agents.rounds.plan import Plan, Plans
 from agents.rounds.proof import ProofOfComputation
 from agents.rounds.report import ReportError, RoundReport
 from agents.storage.canonical import dumps, loads
@@ -21,7 +25,7 @@ from agents.training.spec import demo_spec
 from agents.training.state import PayloadError
 from tests.stage.memory.honest_round import DEVICE, JOB, proposal_of
 from tests.stage.memory.mined_round import MinedRound
-from tests.stage.memory.mined_run import Run, run, seats
+from tests.stage.memory.mined_run import Run, run
 
 MEASURED: dict[str, Any] = {"paths": "measured", "sharing": {"full_every": 4}}
 NODES = (2, 3, 4, 5, 6, 7, 8, 9, 10)  # three a stage
@@ -40,22 +44,26 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run(folder, (NODES,) * 4, busy=at_a_third, pipeline=MEASURED, batches_per_round=18)
 
 
+def epoch_of(plan: Plan) -> Epoch:
+    assert plan.epoch is not None
+    return plan.epoch
+
+
 def due(mined: MinedRound, node: int) -> int:
-    assert mined.plan.epoch is not None
-    return len(mined.plan.epoch.due(node))
+    return len(epoch_of(mined.plan).due(node))
 
 
 def test_the_first_round_is_drawn_alike_and_later_ones_by_what_was_measured(four: Run) -> None:
-    plans = [mined.plan for mined in four.rounds]
-    assert dict(plans[0].epoch.weights) == dict.fromkeys(NODES, START)
-    alike = replace(plans[0].epoch, weights=())
-    assert all(alike.route(s) == plans[0].epoch.route(s) for s in alike.samples)
-    for before, plan in zip(four.outcomes, plans[1:], strict=False):
-        assert list(plan.epoch.weights) == before.report.weights
-        alike = replace(plan.epoch, weights=())
-        assert any(alike.route(s) != plan.epoch.route(s) for s in alike.samples)
-    last = dict(plans[-1].epoch.weights)
-    mates = [n for n in NODES if n != SLOW and seats(plans[-1])[n] == seats(plans[-1])[SLOW]]
+    begun, *later = (epoch_of(mined.plan) for mined in four.rounds)
+    assert dict(begun.weights) == dict.fromkeys(NODES, START)
+    alike = replace(begun, weights=())
+    assert all(alike.route(s) == begun.route(s) for s in alike.samples)
+    for before, epoch in zip(four.outcomes, later, strict=False):
+        assert list(epoch.weights) == before.report.weights
+        alike = replace(epoch, weights=())
+        assert any(alike.route(s) != epoch.route(s) for s in alike.samples)
+    last, stage = dict(later[-1].weights), later[-1].stage_of(SLOW)
+    mates = [n for n in NODES if n != SLOW and later[-1].stage_of(n) == stage]
     assert last[SLOW] < 0.65 * min(last[n] for n in mates)
     assert sum(due(mined, SLOW) for mined in four.rounds[1:]) < sum(
         min(due(mined, n) for n in mates) for mined in four.rounds[1:]
@@ -88,6 +96,20 @@ def test_a_proposer_that_favours_a_friend_in_the_weights_is_refused(four: Run) -
     assert disagreements(mine, honest, claimed) == ["the report differs from the recomputed one"]
 
 
+@pytest.mark.parametrize("claimed", ["raised", "left out"])
+def test_an_audit_names_weights_that_are_not_those_of_the_round(four: Run, claimed: str) -> None:
+    """Also where a majority attested a report that has none. Control: the honest one."""
+    mine = four.outcomes[1]
+    weights = [(n, FULL) for n, _ in mine.report.weights or ()] if claimed == "raised" else None
+    reports = (mine.report, mine.report.model_copy(update={"weights": weights}))
+    found = []
+    for report in reports:
+        part = Part(2)
+        compare_result(part, Tally(proposal_of(mine), {}, frozenset(), frozenset()), report, mine)
+        found.append([str(one) for one in part.differences])
+    assert found[0] == [] and len(found[1]) == 1 and "report: weights" in found[1][0]
+
+
 def test_who_shows_nothing_is_drawn_less_and_one_that_is_not_there_is_remembered(
     tmp_path: Path,
 ) -> None:
@@ -95,7 +117,7 @@ def test_who_shows_nothing_is_drawn_less_and_one_that_is_not_there_is_remembered
     made = run(tmp_path, present, busy=at_a_third, pipeline=MEASURED, batches_per_round=9)
     first, second = (dict(one.report.weights or ()) for one in made.outcomes[:2])
     assert first[3] > START and START < second[3] < first[3]
-    assert dict(made.rounds[2].plan.epoch.weights)[3] == second[3]
+    assert dict(epoch_of(made.rounds[2].plan).weights)[3] == second[3]
     # The same round, to which it came and showed nothing.
     mined = made.rounds[0]
     found = [one for one in mined.honest() if one.reveal.node != 3]
@@ -106,7 +128,7 @@ def test_who_shows_nothing_is_drawn_less_and_one_that_is_not_there_is_remembered
 def test_jobs_that_draw_all_alike_have_none_of_it(tmp_path: Path) -> None:
     alike = {"sharing": {"full_every": 1}}
     made = run(tmp_path, (NODES,), busy=at_a_third, pipeline=alike, batches_per_round=6)
-    assert made.rounds[0].plan.epoch.weights == () and made.rounds[0].plan.weights == {}
+    assert epoch_of(made.rounds[0].plan).weights == () and made.rounds[0].plan.weights == {}
     assert made.outcomes[0].report.weights is None
     assert b"weights" not in made.outcomes[0].report.to_bytes()
     assert b"paths" not in made.rounds[0].job.spec.to_bytes()
