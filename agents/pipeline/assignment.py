@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.lots import word
-from agents.pipeline.routes import first
+from agents.pipeline.pace import weights_of
 from agents.pipeline.seats import Miner, Unseated, refill, seat
 from agents.training.assignment import Assignment, Manifest, node_seed, normalise
 from agents.training.spec import JobSpec
@@ -22,18 +22,21 @@ from agents.training.spec import JobSpec
 
 @dataclass(frozen=True)
 class Facts:
-    """What decides about seats besides seed and snapshot.
+    """What decides about seats and paths besides seed and snapshot.
 
     Attributes:
         known: stages of nodes since the last full synchronisation, also of those that are away.
         declared: bytes of free memory, by node, as the newest finalized round's report has them.
         needs: bytes of memory that each stage needs; empty where the job does not ask for memory,
             and all count as equal.
+        weights: by node, as that report has them, which samples' paths are drawn by; None where
+            all miners of a stage count alike.
     """
 
     known: Mapping[int, int] = field(default_factory=dict)
     declared: Mapping[int, int] = field(default_factory=dict)
     needs: tuple[int, ...] = ()
+    weights: Mapping[int, int] | None = None
 
 
 NOTHING = Facts()
@@ -117,7 +120,8 @@ def epoch_of(
     """
     seats = dict(sorted(seats_of(seed, nodes, stages, facts).items()))
     staff = (tuple(n for n, held in seats.items() if held == stage) for stage in range(stages))
-    return Epoch(job_id, round_id, seed, tuple(staff), samples)
+    weights = () if facts.weights is None else weights_of(seats, facts.weights)
+    return Epoch(job_id, round_id, seed, tuple(staff), samples, weights)
 
 
 def manifest(
@@ -136,8 +140,8 @@ def manifest(
     Args:
         seed: of the round, 32 bytes.
         nodes: ids of the snapshot, from 1, in any order.
-        weights: of each node, at least 0. They are kept, and don't count: the seed draws all nodes
-            of a stage alike.
+        weights: of each node, at least 0. They are kept, and don't count: who does a sample is
+            drawn by `facts` alone.
         spec: of a model that is split.
         cursor: first batch number never handed out.
         facts: see `seats_of`.
@@ -153,9 +157,9 @@ def manifest(
     end = cursor + spec.batches_per_round
     epoch = epoch_of(0, 0, seed, nodes, range(cursor, end), len(spec.pipeline.layers), facts)
     due: dict[int, list[tuple[int, int]]] = {node: [] for node in sorted(nodes)}
-    for stage, miners in enumerate(epoch.stages):
+    for stage in range(epoch.last + 1):
         for sample in epoch.samples:
-            due[first(seed, sample, stage, miners)].append((sample, sample + 1))
+            due[epoch.first(sample, stage)].append((sample, sample + 1))
     weight = dict(zip(nodes, weights, strict=True))
     assignments = tuple(
         Assignment(node, weight[node], normalise(samples), node_seed(seed, node))

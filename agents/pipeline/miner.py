@@ -42,10 +42,12 @@ _FAILURES = (StageError, WireError, FloatingPointError)
 
 @dataclass(frozen=True)
 class Finished:
-    """A miner's epoch. `inbox`: the bytes of its entries."""
+    """A miner's epoch. `inbox`: the bytes of its entries. `busy_s`: seconds in which it executed
+    them, each once. What a restart executes again counts in the place of what it did before."""
 
     work: StageWork
     inbox: bytes
+    busy_s: float
 
 
 class Miner:
@@ -129,7 +131,7 @@ class Miner:
             if self._schedule.passes and not self._broken:
                 self._execute(self._schedule.step())
             self._take_leave(deadline, stop)
-            return Finished(self._work, self._file.content())
+            return Finished(self._work, self._file.content(), self._busy_s)
         finally:
             self._post.close(self._epoch, over)
             self._courier.stop()
@@ -297,7 +299,9 @@ class Miner:
 
     def _do(self, entry: Entry) -> Passed:
         """Execute an entry. WireError as well for a message that no receiver would take."""
+        began = time.monotonic()
         passed = self._work.do(entry)
+        self._busy_s += time.monotonic() - began
         if passed.message is not None:
             self._running.check(passed.message)
         return passed
@@ -322,7 +326,7 @@ class Miner:
 
     def _restart(self) -> list[tuple[Passage, bytes]]:
         """Execute the file; the passages that came before, with their digests."""
-        self._work, self._broken = self._start(), False
+        self._work, self._broken, self._busy_s = self._start(), False, 0.0
         received, now = [], time.monotonic()
         entries = self._file.read()
         for place, entry in enumerate(entries):

@@ -22,7 +22,6 @@ from collections.abc import Collection, Mapping
 
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.miner_log import Kind, MinerLog
-from agents.pipeline.routes import in_order
 
 
 def counted(epoch: Epoch, logs: Mapping[int, MinerLog | None]) -> dict[int, tuple[int, ...]]:
@@ -60,8 +59,7 @@ def _way(epoch: Epoch, sample: int, there: Collection[int]) -> tuple[int, ...]:
     """The first candidate of each stage that was there; none if a stage had nobody."""
     way = []
     for stage in range(epoch.last + 1):
-        asked = in_order(epoch.seed, sample, stage, epoch.stages[stage])
-        here = next((miner for miner in asked if miner in there), None)
+        here = next((miner for miner in epoch.asked(sample, stage) if miner in there), None)
         if here is None:
             return ()
         way.append(here)

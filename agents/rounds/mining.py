@@ -180,6 +180,7 @@ class Mining:
             steps=work.steps,
             compute_time_ms=int(spent_s * 1000),
             determinism_class=determinism_class(self._device, False),
+            busy_ms=max(1, int(1000 * finished.busy_s)) if job.spec.measured_paths else None,
             inbox=cid_of_bytes(finished.inbox),
             losses=stated(work.losses),
             memory=job.memory if job.spec.pipeline.declared_memory else None,

@@ -32,6 +32,7 @@ from agents.mechanisms.privacy.aggregate import Aggregate
 from agents.mechanisms.score import Evidence, SelectingScore
 from agents.pipeline.credit import PPM
 from agents.pipeline.epoch import Epoch
+from agents.pipeline.pace import Showed, weights_after
 from agents.protocol.structs import Proposal
 from agents.rounds.mined import Mined
 from agents.rounds.named import Named
@@ -353,6 +354,7 @@ def finish(
         val_loss_before=merging.loss_before,
         val_loss=merging.loss_after,
         shards=None if record is None else cid_of_bytes(record),
+        weights=_weights(job, plan, submissions),
     )
     paid = [(line.node, line.contribution) for line in report.nodes if line.contribution]
     return Outcome(
@@ -412,6 +414,22 @@ def _line(
         contribution=share,
         memory=_declared(submission, merging),
     )
+
+
+def _weights(
+    job: JobContext, plan: Plan, submissions: Sequence[Submission]
+) -> list[tuple[int, int]] | None:
+    """What the next round's paths are drawn by; None in a job that draws all alike."""
+    if not job.spec.measured_paths:
+        return None
+    if plan.epoch is None:
+        return sorted(plan.weights.items())
+    showed = {
+        one.reveal.node: Showed.of(one.log, one.proof.busy_ms)
+        for one in submissions
+        if isinstance(one, Mined) and one.gradient is not None and one.log and one.proof
+    }
+    return list(weights_after(plan.epoch, plan.weights, showed).items())
 
 
 def _declared(submission: Submission, merging: Merging) -> int | None:

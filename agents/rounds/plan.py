@@ -25,6 +25,7 @@ from agents.protocol.network import Network
 from agents.protocol.structs import Snapshot
 from agents.protocol.view import View
 from agents.rounds.models import Models
+from agents.rounds.report import RoundReport
 from agents.training.assignment import Manifest, Range, assign, next_carry, node_seed
 
 
@@ -36,7 +37,8 @@ class Plan:
     which stage, where the model is split; None where it is not, or where too few nodes came.
     `earlier`: passes that count, by node, of each earlier round whose passes are still paid.
     `seats`: where the model is split, stages of all nodes that had one since the last full
-    synchronisation, for the next round; empty where this round is one.
+    synchronisation, for the next round; empty where this round is one. `weights`: by node, those
+    that paths were drawn by, also of nodes that are away; empty in a job that draws all alike.
     """
 
     manifest: Manifest
@@ -46,6 +48,7 @@ class Plan:
     epoch: Epoch | None = None
     earlier: tuple[Mapping[int, int], ...] = ()
     seats: Mapping[int, int] = field(default_factory=dict)
+    weights: Mapping[int, int] = field(default_factory=dict)
 
     def codec_seed(self, codec: Codec, node: int) -> bytes:
         """The public randomness of a node's payload: the round's, or the node's own in the round.
@@ -120,7 +123,7 @@ class Plans:
         merged -= self._network.in_round("is_invalid", job_id, number, sorted(merged))
         left = left_by(before, merged)
         earlier, seats = self._earlier(job_id, step, gamma_of(job)), self._seats(job_id, step, job)
-        return replace(left, earlier=earlier, seats=seats, declared=report.declared())
+        return replace(left, earlier=earlier, seats=seats).told(report)
 
     def _seats(self, job_id: int, step: int, job: JobContext) -> Mapping[int, int]:
         """The seats since the last full synchronisation among the first `step` finalized rounds."""
@@ -156,23 +159,35 @@ class Plans:
 @dataclass(frozen=True)
 class Left:
     """What finalized rounds leave to the next: missed ranges, the first batch that was never handed
-    out, `Plan.earlier`, `Plan.seats`, and the memory that nodes declared in the newest of them."""
+    out, `Plan.earlier`, `Plan.seats`, and what the newest of their reports says of nodes: the
+    memory that they declared, and `Plan.weights` of the next round."""
 
     carry: tuple[Range, ...] = ()
     cursor: int = 0
     earlier: tuple[Mapping[int, int], ...] = ()
     seats: Mapping[int, int] = field(default_factory=dict)
     declared: Mapping[int, int] = field(default_factory=dict)
+    weights: Mapping[int, int] = field(default_factory=dict)
+
+    def told(self, report: RoundReport) -> Left:
+        """The same with what the newest round's report says of nodes."""
+        return replace(self, declared=report.declared(), weights=dict(report.weights or ()))
 
 
 def facts_of(
-    job: JobContext, known: Mapping[int, int], declared: Mapping[int, int]
+    job: JobContext,
+    known: Mapping[int, int],
+    declared: Mapping[int, int],
+    weights: Mapping[int, int] | None = None,
 ) -> seating.Facts:
-    """What decides about seats besides seed and snapshot."""
+    """What decides about seats and paths besides seed and snapshot. `weights`: see `Left`."""
     assert job.spec.pipeline is not None
-    if not job.spec.pipeline.declared_memory:
-        return seating.Facts(known)
-    return seating.Facts(known, declared, job.stages_need)
+    facts = seating.Facts(known)
+    if job.spec.pipeline.declared_memory:
+        facts = replace(facts, declared=declared, needs=job.stages_need)
+    if job.spec.measured_paths:
+        facts = replace(facts, weights=weights or {})
+    return facts
 
 
 def seated(
@@ -216,19 +231,20 @@ def planned(
         manifest = assign(seed, nodes, weights, job.spec, carry, cursor)
         return Plan(manifest, step, carry, cursor)
     samples = range(cursor, cursor + job.spec.batches_per_round)
-    facts = facts_of(job, left.seats, left.declared)
+    facts = facts_of(job, left.seats, left.declared, left.weights)
     seats = {} if job.spec.is_full(step) else seated(job, seed, nodes, facts)
     try:
         epoch = seating.epoch_of(*place, seed, nodes, samples, job.slices.last + 1, facts)
         manifest = seating.manifest(seed, nodes, weights, job.spec, cursor, facts)
     except Unseated:
         empty = Manifest(seed, (), (), cursor)
-        return Plan(empty, step, carry, cursor, None, left.earlier, seats)
-    return Plan(manifest, step, carry, cursor, epoch, left.earlier, seats)
+        return Plan(empty, step, carry, cursor, None, left.earlier, seats, left.weights)
+    return Plan(manifest, step, carry, cursor, epoch, left.earlier, seats, left.weights)
 
 
 def left_by(plan: Plan, merged: Iterable[int]) -> Left:
-    """What a finalized round leaves to the next, without `earlier`.
+    """What a finalized round leaves to the next, without `earlier` and what the report says of
+    nodes.
 
     `merged`: nodes whose payload counts. Of a split model nothing is missed: each sample is done by
     whoever still can, and what nobody did is not handed out again.

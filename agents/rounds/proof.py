@@ -70,6 +70,7 @@ class ProofOfComputation(BaseModel):
     ``examples`` are stated where a node trains on its own data: which it is, as a salted
     commitment, and how many examples it has, which decides what a round costs in privacy.
     ``inbox`` names the entries that a miner of a split model executed; ``trace`` is then its log.
+    ``busy_ms`` is how long it was busy with them, where paths are drawn by that.
     ``losses`` are stated by a miner of the last stage: (sample, loss in 1e-6 nats a token) of each
     sample that its log has forward, ascending. ``memory`` is the free memory, in bytes, that a
     miner declares where seats depend on it. Whoever states none of them leaves the field out.
@@ -88,6 +89,9 @@ class ProofOfComputation(BaseModel):
     determinism_class: Line
     dataset: Hex32 | None = None
     examples: Annotated[int, Strict(), Field(ge=1, lt=2**53)] | None = None
+    busy_ms: Annotated[int, Strict(), Field(ge=1, lt=2**53)] | None = Field(
+        default=None, exclude_if=is_none
+    )
     inbox: Cid | None = Field(default=None, exclude_if=is_none)
     losses: Losses = Field(default=(), exclude_if=is_empty)
     memory: Annotated[int, Strict(), Field(ge=0, lt=2**63)] | None = Field(

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from agents.pipeline.pace import FLOOR, FULL
 from agents.storage.canonical import dumps, loads
 from agents.training.spec import Cid, describe, is_none
 
@@ -22,6 +23,7 @@ UNAVAILABLE = "unavailable: "  # how the reason of a payload that the store lack
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Range = tuple[int, int]  # batches first..last-1
+Weight = tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=FLOOR, le=FULL)]]
 
 
 class ReportError(ValueError):
@@ -74,6 +76,9 @@ class RoundReport(_Frozen):
     val_loss: float
     # The record of a butterfly (`agents.rounds.shares`), in jobs that have one.
     shards: Cid | None = Field(default=None, exclude_if=is_none)
+    # By node, ascending: what the next round draws paths by (`agents.pipeline.pace`), in jobs that
+    # measure it.
+    weights: list[Weight] | None = Field(default=None, exclude_if=is_none)
 
     def to_bytes(self) -> bytes:
         """Canonical JSON."""

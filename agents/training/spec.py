@@ -293,6 +293,10 @@ class PipelineSpec(_Frozen):
     merges it and says so (``agents.pipeline.shards``). A shard that nobody delivers keeps its
     weights; where less than ``least_valid`` of a stage's shards are delivered all of it does. With
     ``none`` whoever proposes a result merges alone.
+
+    With ``paths`` ``measured`` the miners of a stage are drawn for a sample in proportion to what
+    earlier rounds showed of them (``agents.pipeline.pace``). With ``equal`` all count alike, and it
+    is left out like the options above.
     """
 
     layers: Annotated[
@@ -306,6 +310,7 @@ class PipelineSpec(_Frozen):
     outer: OuterSpec | None = Field(default=None, exclude_if=is_none)
     all_reduce: Literal["none", "butterfly"] = Field("none", exclude_if=_is("none"))
     least_valid: Annotated[Float, _between(0.0, 1.0)] = Field(0.9, exclude_if=_is(0.9))
+    paths: Literal["equal", "measured"] = Field("equal", exclude_if=_is("equal"))
     sharing: SharingSpec | None = Field(default=None, exclude_if=is_none)
     declared_memory: Annotated[bool, Strict()] = Field(False, exclude_if=_is(False))
 
@@ -464,6 +469,11 @@ class JobSpec(_Frozen):
     def is_full(self, step: int) -> bool:
         """Whether the round after ``step`` finalized ones is a full synchronisation."""
         return (step + 1) % self.full_every == 0 or step + 1 >= self.rounds
+
+    @property
+    def measured_paths(self) -> bool:
+        """Whether samples' paths are drawn by what was measured of miners."""
+        return self.pipeline is not None and self.pipeline.paths == "measured"
 
     @property
     def butterfly(self) -> bool:

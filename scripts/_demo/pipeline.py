@@ -4,7 +4,8 @@
 Samples pass from stage to stage as compressed codes, along ways that the round's seed draws; their
 gradients come back the same way. Once a round each stage's miners merge their changes: pairs of
 them own a shard each, sign what they merged, and answer for it. The merged change goes through
-Nesterov's momentum. In the second round a miner and an aggregator are killed while samples are
+Nesterov's momentum. From the second round on miners are drawn by the pace and the reliability that
+the rounds before showed. In the second round a miner and an aggregator are killed while samples are
 under way, and start again.
 """
 
@@ -35,6 +36,7 @@ def _spec(trainers: int) -> dict[str, Any]:
             "all_reduce": "butterfly",
             "least_valid": 0.6,
             "outer": {"rate": 0.7, "momentum": 0.8},
+            "paths": "measured",
         },
         "audit_sample": trainers,
         "optimizer": {"lr": 1e-2},

@@ -3,7 +3,8 @@
 
 The first keeps no activations and does its blocks again (`recompute`). The fourth takes no
 connections, and collects its letters at the posts of the others. Stages are merged by a butterfly,
-with momentum, and every second round is a full synchronisation.
+with momentum, every second round is a full synchronisation, and paths are drawn by what the rounds
+before showed of miners.
 
 One network, in this order: two miners are killed at the worst moments and go on; one is killed and
 stays away; one that never worked and one that misstated its shards are found and slashed. A
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,8 @@ from agents.models.pull import pull
 from agents.models.text import Reader
 from agents.pipeline.butterfly import valid_fraction, valid_shards
 from agents.protocol.numbers import Phase, Violation
+from agents.rounds.models import Models
+from agents.rounds.plan import Plans
 from agents.storage.canonical import loads
 from scripts._net.localnet import LocalnetSettings
 from scripts._report.history import History
@@ -50,6 +54,7 @@ SPEC: dict[str, Any] = {
         "all_reduce": "butterfly",
         "least_valid": 0.3,
         "sharing": {"full_every": 2, "codec": "sparse", "codec_options": {"per_chunk": 256}},
+        "paths": "measured",
     },
 }
 # A killed miner is waited for: on a busy machine it is half a minute until it is back, and one that
@@ -110,6 +115,19 @@ def assert_replays(pipeline: LocalNetwork, job: int) -> None:
     assert [str(difference) for difference in found.differences] == [] and found.holds
 
 
+def assert_measured(pipeline: LocalNetwork, job: int, history: History) -> None:
+    """The second round's paths follow from what the first one's report says, and not from the seed
+    alone. That all posts agreed on them shows in that its samples count."""
+    (_, first), (number, _) = sorted(history.rounds.items())
+    assert first.report is not None and first.report.weights is not None
+    plans = Plans(pipeline.network, Models(pipeline.network, pipeline.store))
+    epoch = plans.past(job, number).epoch
+    assert epoch is not None and list(epoch.weights) == first.report.weights
+    print(f"weights after a round: {dict(epoch.weights)}")
+    alike = replace(epoch, weights=())
+    assert any(alike.route(sample) != epoch.route(sample) for sample in epoch.samples)
+
+
 def passes(history: History) -> list[int]:
     """Those that count, by node, of every round."""
     reports = [story.report for story in history.rounds.values()]
@@ -132,6 +150,7 @@ def test_miners_that_are_killed_at_work_go_on_and_every_pass_counts(
         assert merge["accepted"] and not merge["lost"] and not merge["liars"]
         assert len(merge["statements"]) == len(merge["owners"])
     assert_replays(pipeline, job)
+    assert_measured(pipeline, job, history)
     assert sum(passes(history)) > 2 * STAGES * SAMPLES * 0.5, "what was passed by counts for nobody"
     first, second = (
         {line.node: line for line in story.report.nodes}

@@ -7,14 +7,15 @@ entries. What is modelled: a pass takes the seconds that are given for it, and a
 a delay. A miner sends its letters one after the other at the rate of its line, and receives as many
 at once as its line carries, one after the other as well. As the courier does, it opens a connection
 for each letter (one way there, one back, before the first byte) and sends the next letter to the
-same receiver when the last one was answered. Nobody fails, and nobody's clock differs.
+same receiver when the last one was answered. Nobody fails, and nobody's clock differs. Miners
+may be slower than others, and the epoch may be cut at a deadline, as the COMMIT phase cuts it.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -70,6 +71,7 @@ class Ran:
         passes: backward passes that entered a step.
         sent: bytes of letters, heads included.
         received: lengths of trail and message of entries; 0 for one that comes from nobody.
+        forwards, entered: samples that went forward, and whose backward pass entered a step.
     """
 
     stage: int
@@ -77,6 +79,8 @@ class Ran:
     passes: int = 0
     sent: int = 0
     received: list[int] = field(default_factory=list)
+    forwards: set[int] = field(default_factory=set)
+    entered: set[int] = field(default_factory=set)
 
     @property
     def inbox(self) -> int:
@@ -119,9 +123,14 @@ class Simulation:
         message: int,
         local_batch: int,
         times: Times | None = None,
+        slower: Mapping[int, float] | None = None,
+        deadline: float = _NEVER,
     ) -> None:
-        """`message`: bytes of a code and of its gradient."""
+        """`message`: bytes of a code and of its gradient. `slower`: how many times longer than
+        `costs` a miner takes. `deadline`: seconds, after which a miner ends what it executes, makes
+        its last step and ends."""
         self.epoch, self.costs, self.link = epoch, costs, link
+        self.slower, self.deadline = slower or {}, deadline
         self.message, self.times = message, times or Times()
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
         self._number = count()
@@ -136,6 +145,8 @@ class Simulation:
         """The epoch to its end. RuntimeError if a miner never ends it."""
         for miner in self.miners.values():
             self.at(0.0, miner.look)
+            if self.deadline < _NEVER:
+                self.at(self.deadline, miner.look)
         while self._events:
             now, _, what = heapq.heappop(self._events)
             what(now)
@@ -159,6 +170,7 @@ class _Miner:
         self._under_way: set[int] = set()
         self._up = self.down = 0.0  # until when the line is taken
         self._done: set[int] = set()
+        self._passed: set[int] = set()  # backward since the last step
         self._busy = False
         self._wake = _NEVER
         self.ended: float | None = None
@@ -171,6 +183,9 @@ class _Miner:
         if self._busy or self.ended is not None:
             return
         over = self._schedule.done or self._done.issuperset(self._world.epoch.stages[0])
+        if now >= self._world.deadline:
+            self._end(now)
+            return
         self._hear(now)
         entry = self._schedule.next()
         if over and (entry is None or entry.kind is Kind.FORWARD):
@@ -198,7 +213,7 @@ class _Miner:
 
     def _execute(self, entry: Entry, now: float) -> None:
         self._busy = True
-        seconds = self._world.costs.of(self._stage, entry.kind)
+        seconds = self._seconds(entry.kind)
         self.ran.computed += seconds
         self._world.at(now + seconds, partial(self._executed, entry))
 
@@ -206,8 +221,7 @@ class _Miner:
         self._busy = False
         came = self._world.message + len(entry.trail) if entry.sender else 0
         self.ran.received.append(came)
-        if entry.kind is Kind.STEP:
-            self.ran.passes += self._schedule.passes
+        self._count(entry)
         ends = self._world.epoch.last if entry.kind is Kind.FORWARD else 0
         leaves = entry.kind is not Kind.STEP and self._stage != ends
         self._schedule.executed(entry, Passed(message=b"" if leaves else None), now)
@@ -217,15 +231,30 @@ class _Miner:
     def _end(self, now: float) -> None:
         if self._schedule.passes:
             step = self._schedule.step()
-            self.ran.computed += self._world.costs.of(self._stage, Kind.STEP)
+            self.ran.computed += self._seconds(Kind.STEP)
             self.ran.received.append(0)
-            self.ran.passes += self._schedule.passes
-            now += self._world.costs.of(self._stage, step.kind)
+            self._count(step)
+            now += self._seconds(step.kind)
         self.ended = now
         if self._stage == 0:
             later = now + 3 * self._world.link.delay
             for other in self._world.miners.values():
                 self._world.at(later, partial(other.hear_done, self._number))
+
+    def _seconds(self, kind: Kind) -> float:
+        slower = self._world.slower.get(self._number, 1.0)
+        return slower * self._world.costs.of(self._stage, kind)
+
+    def _count(self, entry: Entry) -> None:
+        """An entry was executed; the schedule does not know of it yet."""
+        if entry.kind is Kind.FORWARD:
+            self.ran.forwards.add(entry.sample)
+        elif entry.kind is Kind.BACKWARD:
+            self._passed.add(entry.sample)
+        else:
+            self.ran.passes += self._schedule.passes
+            self.ran.entered |= self._passed
+            self._passed.clear()
 
     def hear_done(self, who: int, now: float) -> None:
         """A miner of the first stage says that it is done."""

@@ -28,7 +28,8 @@ _LOSSES = ("val_loss_before", "val_loss")
 
 
 def compare_result(part: Part, standing: Tally, report: RoundReport, mine: Outcome) -> None:
-    """Result and report against the recomputed ones, field by field."""
+    """Result and report against the recomputed ones, field by field. One that a report leaves out
+    is none."""
     theirs, before = standing.proposal, len(part.differences)
     update = digest_of(mine.report.update)
     part.same("merge", "update", "the digest on chain", theirs.update, update)
@@ -49,13 +50,14 @@ def compare_result(part: Part, standing: Tally, report: RoundReport, mine: Outco
             part.hold("merge", close, "report", sentence)
         else:
             check = "assignments" if name in ("carry_in", "cursor_in", "step") else "merge"
-            part.same(check, "report", name, said[name], value)
+            part.same(check, "report", name, said.get(name), value)
     part.same("merge", "report", "the nodes in it", sorted(lines), sorted(wanted))
     for node in sorted(lines.keys() & wanted.keys()):
         for name, value in wanted[node].items():
             if name != "reason":  # free text
                 check = "assignments" if name == "batches" else "merge"
-                part.same(check, f"node {node}", f"{name} in the report", lines[node][name], value)
+                told = lines[node].get(name)
+                part.same(check, f"node {node}", f"{name} in the report", told, value)
     if len(part.differences) == before and len(theirs.nodes) == len(theirs.contributions):
         for sentence in disagreements(mine, theirs, report, standing.invalid):
             part.differ("merge", "result", f"{sentence}.")

@@ -146,7 +146,7 @@ class Training:
             left = left_by(plan, report.merged() - standing.invalid)
             live = (*plan.earlier, report.delivered(standing.invalid))
             gone = max(0, len(live) - gamma_of(self.job) + 1)
-            self._left = replace(left, earlier=live[gone:], declared=report.declared())
+            self._left = replace(left, earlier=live[gone:]).told(report)
         else:
             part.remark("Without the report, all nodes are taken to have delivered.")
             self._left = left_by(plan, opened.nodes)

@@ -125,13 +125,16 @@ def assert_replays(miner: int, finished: Finished) -> None:
 
 def test_all_samples_pass_all_stages_and_every_inbox_replays(miners: Miners) -> None:
     miners.times = replace(TIMES, answer=SECONDS)  # a slow machine is no reason to pass by a miner
+    began = time.monotonic()
     for miner in MINERS:
         miners.start(miner)
     done = miners.finish()
+    took = time.monotonic() - began
     for stage in range(len(EPOCH.stages)):
         assert passed_back(done, stage) == Counter(EPOCH.samples)
     for miner, finished in done.items():
         assert_replays(miner, finished)
+        assert 0 < finished.busy_s < took, "it waits for others, which is no work"
 
 
 @pytest.mark.parametrize(
@@ -341,6 +344,7 @@ def test_who_comes_back_after_the_others_left_ends_at_once(miners: Miners) -> No
     assert time.monotonic() - began < 5.0
     finished = miners.results[21]
     assert finished is not None
+    assert 0 < finished.busy_s < 5.0, "what it executes again counts in the place of what it did"
     assert_replays(21, finished)
 
 
@@ -350,7 +354,7 @@ def test_a_miner_that_nobody_hands_a_sample_ends_with_an_empty_log(miners: Miner
     miners.times = replace(TIMES, linger=0.5)
     miners.start(31)
     finished = miners.finish()[31]
-    assert finished.work.log().events == ()
+    assert finished.work.log().events == () and finished.busy_s == 0
     assert Inbox.from_bytes(finished.inbox, MAX_MESSAGE).entries == ()
     assert model_hash(finished.work.state()) == model_hash(work(31).state())
 

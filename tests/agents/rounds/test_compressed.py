@@ -3,126 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from eth_utils import keccak
 
 from agents.jobs.job import SpecError
-from agents.protocol.structs import Reveal
 from agents.rounds.carried import Carried
 from agents.rounds.models import Models
-from agents.rounds.outcome import Outcome, compute
-from agents.rounds.plan import Left, Plan, Plans, left_by, planned
-from agents.rounds.stage_memory import StageMemories
+from agents.rounds.plan import Plans
 from agents.rounds.stage_payload import packed
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import CorruptContent
 from agents.training.spec import demo_spec
 from agents.training.state import State, model_hash
-from agents.verify.miners import check_miner
-from tests.stage.memory.honest_round import DEVICE, JOB, ChainFacts
-from tests.stage.memory.mined_round import (
-    MINERS,
-    PIPELINE,
-    MinedRound,
-    make_mined_job,
-    signed,
-    work_through,
-)
+from tests.stage.memory.honest_round import JOB
+from tests.stage.memory.mined_round import MINERS, PIPELINE, MinedRound, make_mined_job
+from tests.stage.memory.mined_run import ROUNDS, SHARING, Run, run, seats
 
-ROUNDS, EVERY = 5, 3  # the third and the last are full
-SHARING: dict[str, Any] = {
-    "full_every": EVERY,
-    "codec": "sparse",
-    "codec_options": {"per_chunk": 64},
-}
 NODE = MINERS[2]
-
-
-class Chain(ChainFacts):
-    """Several rounds, each with its reveals."""
-
-    by_round: dict[int, dict[int, Reveal]]
-
-    def reveals(self, job_id: int, round_id: int, opened_block: int) -> dict[int, Reveal]:
-        return self.by_round[opened_block]
-
-
-@dataclass
-class Run:
-    """Some rounds of a job, with everybody's own memory after each."""
-
-    facts: Any
-    rounds: list[MinedRound]
-    outcomes: list[Outcome]
-    owed: list[dict[int, State | None]]  # before each round
-    payloads: list[dict[int, bytes]]
-
-    def memories(self) -> StageMemories:
-        """Of somebody who has done none of the rounds."""
-        store = self.rounds[0].store
-        models = Models(self.facts, store)
-        return StageMemories(self.facts, store, models, Plans(self.facts, models), DEVICE)
-
-    def check(self, step: int, node: int, **shown: Any) -> Any:
-        """What a verifier finds that comes in this round."""
-        mined = self.rounds[step]
-        memory = partial(self.memories().before, JOB, mined.plan)
-        one = mined.submit(node, **{"payload": self.payloads[step][node], **shown})
-        inputs = replace(mined.inputs([]), memory=memory, before=mined.before, signed=signed)
-        return check_miner(inputs, one, DEVICE, mined.store)
-
-
-def run(
-    folder: Path,
-    present: Sequence[Sequence[int]] = (MINERS,) * ROUNDS,
-    declared: Mapping[int, int] | None = None,
-    **spec: Any,
-) -> Run:
-    declared = declared or {}
-    pipeline = {**PIPELINE, "sharing": SHARING, **spec.pop("pipeline", {})}
-    store = EmbeddedStore(folder)
-    tiny, _ = make_mined_job(store, rounds=ROUNDS, pipeline=pipeline, **spec)
-    facts: Any = Chain(tiny.published)
-    facts.by_round = {}
-    made = Run(facts, [], [], [], [])
-    left, state, owed = Left(), tiny.before, dict[int, State | None]()
-    stages: dict[int, int] = {}
-    for step, nodes in enumerate(present):
-        number, seed = step + 1, keccak(text=f"round {step}")
-        facts.open(number, seed, nodes)
-        facts.rounds[number].prev_model = facts.job(JOB).model
-        weights = facts.snapshots[number].weights
-        plan = planned(tiny.job, (JOB, number), seed, nodes, weights, step, left)
-        held = seats(plan)
-        for node, stage in held.items():
-            if stages.setdefault(node, stage) != stage:  # moved: it owes nothing there
-                stages[node], owed = stage, {**owed, node: None}
-        here = replace(tiny, before=state)
-        works = work_through(here, plan)
-        mined = MinedRound(store, tiny.published, tiny.job, state, plan, works)
-        payloads, after, submissions = {}, dict(owed), []
-        for node in sorted(works):
-            place = tiny.job, plan, node, works[node].change, owed.get(node)
-            payloads[node], after[node] = packed(*place)
-            shown = {"memory": declared[node]} if node in declared else {}
-            submissions.append(mined.submit(node, payload=payloads[node], **shown))
-        facts.by_round[number] = {s.reveal.node: s.reveal for s in submissions}
-        outcome = compute(tiny.job, JOB, number, plan, state, submissions, DEVICE)
-        facts.record(number, outcome, store)
-        made.rounds.append(mined)
-        made.outcomes.append(outcome)
-        made.owed.append(owed)
-        made.payloads.append(payloads)
-        state, owed, left = outcome.state, after, left_by(plan, outcome.report.merged())
-        left = replace(left, declared=outcome.report.declared())
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -226,11 +127,6 @@ def test_artefacts_of_an_earlier_round_that_are_gone_are_said(five: Run, tmp_pat
 
 
 # -- seats ----------------------------------------------------------------------------------------
-
-
-def seats(plan: Plan) -> dict[int, int]:
-    assert plan.epoch is not None
-    return {node: stage for stage, nodes in enumerate(plan.epoch.stages) for node in nodes}
 
 
 def test_seats_change_after_a_full_synchronisation_only(five: Run) -> None:

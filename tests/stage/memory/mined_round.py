@@ -22,7 +22,6 @@ from agents.pipeline.hand_over import Passage
 from agents.pipeline.inbox import Entry, Inbox
 from agents.pipeline.letters import domain, passage_signer, sign_passage
 from agents.pipeline.miner_log import Kind, MinerLog
-from agents.pipeline.routes import route
 from agents.pipeline.trail import trail_from
 from agents.pipeline.work import StageWork, change
 from agents.protocol.structs import Reveal
@@ -96,6 +95,7 @@ class Shown:
     root: bytes
     inbox: bytes
     losses: tuple[tuple[int, int], ...]
+    busy_ms: int | None = None
     determinism: str = ""
     memory: int | None = None
 
@@ -131,6 +131,7 @@ class MinedRound(TinyJob):
             steps=len(self.works[node].log.steps),
             compute_time_ms=50,
             determinism_class=shown.determinism or determinism_class(DEVICE),
+            busy_ms=shown.busy_ms,
             inbox=cid_of_bytes(shown.inbox),
             losses=shown.losses,
             memory=shown.memory,
@@ -209,7 +210,7 @@ def work_through(
     start = partial(_AtWork, tiny, plan, sent)
     at_work = {node: start(node) for stage in epoch.stages for node in stage if node not in died}
     for sample in epoch.samples:
-        way = [at_work[node] for node in route(epoch.seed, sample, epoch.stages, died)]
+        way = [at_work[node] for node in epoch.route(sample, died)]
         entry = Entry(Kind.FORWARD, sample)
         for miner, beside in zip(way, [*way[1:], None], strict=True):
             entry = miner.do(entry, beside) or Entry(Kind.BACKWARD, sample)

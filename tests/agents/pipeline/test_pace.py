@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A miner's weight in the draw: the formula by hand, and what no statement can do to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.pipeline.epoch import Epoch
+from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin
+from agents.pipeline.pace import FLOOR, FULL, START, Showed, weights_after, weights_of
+
+STAGES = ((1, 2, 3), (4, 5))
+MINERS = (1, 2, 3, 4, 5)
+EPOCH = Epoch(job=1, number=6, seed=bytes(range(32)), stages=STAGES, samples=range(60))
+WAYS = {sample: EPOCH.route(sample) for sample in EPOCH.samples}
+EVEN = dict.fromkeys(MINERS, FULL)
+
+
+def honest(slower: dict[int, int] | None = None) -> dict[int, Showed]:
+    """Each does what it is drawn for, in 10 ms a forward, times `slower`."""
+    found = {}
+    for miner in MINERS:
+        own = {sample for sample, way in WAYS.items() if miner in way}
+        found[miner] = Showed(own, own, 30 * len(own) * (slower or {}).get(miner, 1))
+    return found
+
+
+def moved(before: int, to: int) -> int:
+    return max(FLOOR, (3 * before + to) // 4)
+
+
+def test_who_is_as_fast_as_its_stage_and_fails_nobody_has_the_full_weight() -> None:
+    assert weights_after(EPOCH, EVEN, honest()) == EVEN
+    assert weights_after(EPOCH, {}, honest()) == dict.fromkeys(MINERS, moved(START, FULL))
+
+
+def test_a_newcomer_is_at_nine_tenths_after_six_rounds() -> None:
+    known = {**EVEN, 2: START}
+    for _ in range(6):
+        known = weights_after(EPOCH, known, honest())
+    assert known[1] == FULL and 0.9 * FULL < known[2] < 0.92 * FULL
+    del known[2]
+    assert dict(weights_of(MINERS, known)) == {**EVEN, 2: START}
+
+
+def test_who_is_three_times_slower_than_the_median_goes_towards_a_third() -> None:
+    """In a stage of two the slower one is the median. So it is with two of three."""
+    found = weights_after(EPOCH, EVEN, honest({2: 3}))
+    assert found == {**EVEN, 2: moved(FULL, FULL // 3)}
+    assert weights_after(EPOCH, EVEN, honest({4: 3})) == EVEN
+    assert weights_after(EPOCH, EVEN, honest({1: 3, 2: 3})) == EVEN
+    for _ in range(30):
+        found = weights_after(EPOCH, found, honest({2: 3}))
+    assert found[2] == pytest.approx(FULL / 3, abs=100)
+
+
+@given(
+    st.fixed_dictionaries({m: st.integers(1, 50) for m in MINERS}),
+    st.sampled_from(MINERS),
+    st.none() | st.integers(1, 10**9),
+)
+def test_no_statement_of_one_miner_gives_it_more_than_the_median_or_another_less_than_true(
+    slower: dict[int, int], liar: int, told: int | None
+) -> None:
+    """Another one's weight rises where the liar says that it is slower than it is."""
+    true = honest(slower)
+    fair = weights_after(EPOCH, EVEN, true)
+    lying = weights_after(EPOCH, EVEN, {**true, liar: replace(true[liar], busy_ms=told)})
+    assert lying[liar] <= FULL
+    stage = next(stage for stage in STAGES if liar in stage)
+    for miner in {*MINERS} - {liar}:
+        paces = sorted(slower[m] for m in stage if m != liar)
+        if miner not in stage:
+            assert lying[miner] == fair[miner]
+        elif slower[miner] == paces[-1]:  # the slowest of the others, relative to the fastest
+            assert lying[miner] >= moved(FULL, FULL * paces[0] // paces[-1])
+
+
+def test_both_ends_of_a_break_answer_for_it_and_nobody_else() -> None:
+    done = honest()
+    for sample, (first, last) in list(WAYS.items())[:8]:
+        own = len(done[last].forwards), len(done[first].forwards)
+        down = {
+            first: moved(FULL, FULL - FULL // own[1] - 1),
+            last: moved(FULL, FULL * (own[0] - 1) // own[0]),
+        }
+        never = {m: replace(done[m], entered={*done[m].entered} - {sample}) for m in (first, last)}
+        lost = {
+            # What the last stage never had, it had and did not do, and the first never got back.
+            "not handed on": {
+                **never,
+                last: replace(never[last], forwards={*done[last].forwards} - {sample}),
+            },
+            "no gradient": {first: never[first]},
+        }
+        for what, change in lost.items():
+            found = weights_after(EPOCH, EVEN, {**done, **_same_pace(done, change)})
+            for miner in MINERS:
+                assert found[miner] == pytest.approx(down.get(miner, FULL), abs=2), what
+        # A gradient that the last stage never made is its own affair.
+        alone = weights_after(EPOCH, EVEN, {**done, **_same_pace(done, never)})
+        assert alone[last] < FULL and all(alone[m] == FULL for m in {*MINERS} - {last})
+
+
+def _same_pace(done: dict[int, Showed], change: dict[int, Showed]) -> dict[int, Showed]:
+    """What did less was busy for less."""
+    return {
+        miner: replace(one, busy_ms=10 * (len(one.forwards) + 2 * len(one.entered)))
+        for miner, one in change.items()
+    }
+
+
+def test_who_does_not_begin_its_sample_answers_alone() -> None:
+    sample, (first, last) = 0, WAYS[0]
+    done = honest()
+    without = {
+        m: Showed({*done[m].forwards} - {sample}, {*done[m].entered} - {sample})
+        for m in (first, last)
+    }
+    found = weights_after(EPOCH, EVEN, {**done, **without})
+    assert found[first] < FULL and all(found[m] == FULL for m in {*MINERS} - {first})
+
+
+@pytest.mark.parametrize("shown", [None, Showed((), ()), Showed({0}, ())])
+def test_who_shows_no_work_goes_towards_nothing_and_those_who_did_it_lose_nothing(
+    shown: Showed | None,
+) -> None:
+    done = honest()
+    for sample, way in WAYS.items():
+        if way[0] == 1:
+            stand_in = EPOCH.route(sample, {1})[0]
+            own = {*done[stand_in].forwards, sample}
+            done[stand_in] = Showed(own, own, 30 * len(own))
+    del done[1]
+    if shown is not None:
+        done[1] = shown
+    found = weights_after(EPOCH, EVEN, done)
+    assert found == {**EVEN, 1: moved(FULL, 0)}
+    for _ in range(10):
+        found = weights_after(EPOCH, found, done)
+    assert found[1] == FLOOR
+
+
+def test_a_miner_that_was_drawn_for_nothing_keeps_its_weight() -> None:
+    short = replace(EPOCH, samples=range(1))
+    done = {m: Showed({0}, {0}, 30) for m in WAYS[0]}
+    known = {m: 400_000 + m for m in MINERS}
+    found = weights_after(short, known, done)
+    for miner in MINERS:
+        assert found[miner] == (moved(known[miner], FULL) if miner in WAYS[0] else known[miner])
+
+
+def test_who_is_away_comes_to_be_as_one_that_is_new() -> None:
+    known = {**EVEN, 7: FLOOR, 8: FULL}
+    low, high = [FLOOR], [FULL]
+    for _ in range(16):
+        known = weights_after(EPOCH, known, honest())
+        low.append(known.get(7, START))
+        high.append(known.get(8, START))
+    assert (low[1], high[1]) == (moved(FLOOR, START), moved(FULL, START))
+    assert low == sorted(low) and high == sorted(high, reverse=True)
+    assert known.keys() == {*MINERS}, "it is forgotten"
+
+
+def test_what_a_log_shows_and_its_pace() -> None:
+    passes = [(Kind.FORWARD, 3), (Kind.FORWARD, 4), (Kind.BACKWARD, 3), (Kind.BACKWARD, 4)]
+    after = [(Kind.FORWARD, 5), (Kind.BACKWARD, 5)]
+    events = [Event(kind, sample, bytes(32), bytes(32)) for kind, sample in (*passes, *after)]
+    events.insert(len(passes), Event(Kind.STEP, 0, bytes(32), bytes(32)))
+    log = MinerLog(Origin(1, 6, 0, bytes(32)), tuple(events))
+    assert Showed.of(log, 14) == Showed({3, 4, 5}, {3, 4}, 14)
+    assert Showed.of(log, 14).pace == pytest.approx(0.5)
+    assert Showed.of(log, None).pace is None and Showed((), (), 5).pace is None
