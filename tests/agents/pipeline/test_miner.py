@@ -56,6 +56,7 @@ class Miners:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.book, self.times = folder, book(), TIMES
+        self.seconds = SECONDS  # that an epoch may take
         self.closed: tuple[int, ...] = ()  # miners that take no connections
         self.alone: tuple[int, ...] = ()  # miners that can only reach the store
         self.store: ContentStore | None = None
@@ -79,14 +80,14 @@ class Miners:
         one = miner_of(miner, self.posts[miner], self.folder, self.times, self.store)
 
         def run() -> None:
-            self.results[miner] = one.run(time.monotonic() + SECONDS, stop)
+            self.results[miner] = one.run(time.monotonic() + self.seconds, stop)
 
         self.threads[miner] = threading.Thread(target=run, daemon=True)
         self.threads[miner].start()
 
     def finish(self) -> dict[int, Finished]:
         for thread in self.threads.values():
-            thread.join(SECONDS + 10)
+            thread.join(self.seconds + 10)
         return {miner: done for miner, done in self.results.items() if done is not None}
 
 
@@ -313,12 +314,13 @@ def test_others_do_the_samples_of_a_miner_that_takes_letters_and_never_answers(
 
 def test_a_miner_that_died_goes_on_with_the_same_bits(miners: Miners) -> None:
     # A slow machine is no reason to pass it by, nor to think that the epoch is over.
-    miners.times = replace(TIMES, answer=SECONDS, linger=SECONDS)
+    miners.seconds = 4 * SECONDS
+    miners.times = replace(TIMES, answer=miners.seconds, linger=miners.seconds)
     file = miners.folder / "21.inbox"
     passes = lambda: file.exists() and file.stat().st_size > 2 * MAX_MESSAGE  # noqa: E731
     for miner in MINERS:
         miners.start(miner, passes if miner == 21 else lambda: False)
-    miners.threads[21].join(SECONDS)
+    miners.threads[21].join(miners.seconds)
     assert miners.results[21] is None
     before = file.read_bytes()
     file.write_bytes(before + b"\0\0\0")  # an entry that the crash cut
