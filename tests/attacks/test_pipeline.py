@@ -715,8 +715,7 @@ def test_log_rewritten_after_the_draw__has_another_root__and_skipping_is_a_loss(
     assert mended == 120  # so without the root it would keep what it saved
     won(f"log rewritten, {count} of {STEPS} steps skipped, without the root", saved)
     caught = 1 - stood / 120
-    windows = STEPS + LENGTH - 1
-    assert caught == pytest.approx(min(1, (count + LENGTH - 1) / windows), abs=0.1)
+    assert caught == pytest.approx(-(-count // LENGTH) / (STEPS // LENGTH), abs=0.1)
     assert won(f"the same, with the root, {caught:.0%} caught", saved - caught * SLASH) < -8
 
 
