@@ -289,6 +289,7 @@ class Trainer:
         job = self.models.job(view.job_id)
         if job.slices is not None:
             name = submission_name(view.job_id, view.round_id, plan.manifest.seed)
+            self.commitments.sweep(f"submission-{view.job_id}-", name)
             states = States(self.commitments.path(name, STATES))
             return self.mining.produce(job, view, plan, node, self._carried, states)
         before = self.starting_state(view)

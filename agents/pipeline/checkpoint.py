@@ -13,7 +13,6 @@ is a safetensors file, written tensor by tensor, so that a state is never in mem
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -140,11 +139,6 @@ class States:
 def _cid_of(path: Path) -> str:
     with path.open("rb") as file:
         return cid_of_file(file)
-
-
-def state_bytes(shapes: Shapes) -> int:
-    """The bytes of the numbers of such a state."""
-    return 4 * sum(math.prod(shape) for shape in shapes.values())
 
 
 def _under(prefix: str, state: Mapping[str, Tensor]) -> State:

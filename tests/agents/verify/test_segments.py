@@ -26,7 +26,9 @@ from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.training.determinism import determinism_class
 from agents.training.state import State, model_hash, save_state
+from agents.verify import segments
 from agents.verify.miners import Verdict, check_miner
+from agents.verify.reexecution import Comparison, compare
 from agents.verify.spot_checks import malformed, suspects
 from tests.stage.memory.honest_round import AUDIT_SEED, DEVICE, scaled
 from tests.stage.memory.mined_round import (
@@ -37,6 +39,7 @@ from tests.stage.memory.mined_round import (
     make_mined_round,
     stage_before,
 )
+from tests.stage.memory.other_machine import on_another_machine
 
 NODE, PEER, LAST = 3, 7, 2  # two of the middle and one of the last stage
 OTHER_CLASS = "torch=0;device=abacus"
@@ -383,6 +386,38 @@ def test_in_another_class_a_state_may_be_rounded_and_no_more(mined: MinedRound, 
     assert verdict.right == (not case.why), verdict.reason
     assert case.why in verdict.reason
     assert not verdict.right or verdict.near
+
+
+@pytest.mark.parametrize("inner", ["adamw", "muon"])
+def test_a_miner_of_another_machine_passes_whichever_segment_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inner: str
+) -> None:
+    """It worked in a process of its own, without vector instructions, so its bits are others."""
+    spec: dict[str, Any] = {"pipeline": {**PIPELINE, "segment": 2}, "batches_per_round": 24}
+    if inner == "muon":
+        spec["optimizer"] = {"batch_size": 2, "seq_len": 16, "lr": 1e-2, **MUON}
+    reveals = on_another_machine(tmp_path, spec)
+    mined = make_mined_round(EmbeddedStore(tmp_path), **spec)
+    apart: list[float] = []
+
+    def noted(*given: Any) -> Comparison:
+        found = compare(*given)
+        apart.append(found.rel_l2)
+        return found
+
+    monkeypatch.setattr(segments, "compare", noted)
+    inexact = 0
+    for reveal in reveals.values():
+        log = mined.fetch(reveal).log
+        assert log is not None
+        for seed in seeds_of(log, 2).values():
+            verdict = check(mined, mined.fetch(reveal, seed))
+            assert verdict.right, verdict.reason
+            inexact += verdict.near
+    assert inexact, "both machines give the same bits"
+    limit = mined.job.spec.tolerances.rel_l2_max
+    print(f"{inner}: honest states are at most {max(apart):.1e} apart, {limit} are allowed")
+    assert max(apart) < 0.1 * limit
 
 
 def retold(log: MinerLog, state: bytes) -> MinerLog:

@@ -31,7 +31,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from agents.pipeline.checkpoint import joined, joined_shapes, optimizer_shapes, state_bytes, write
+from agents.pipeline.checkpoint import joined, joined_shapes, optimizer_shapes, write
 from agents.pipeline.inbox import max_inbox_bytes
 from agents.pipeline.stage import Backward, Forward, StageRunner, Step
 from agents.storage.embedded import EmbeddedStore
@@ -200,7 +200,7 @@ def costs(rounds: int) -> tuple[Costs, int, int]:
 
         took = [timed(read) for _ in range(rounds)]
     reading = statistics.median(seconds for _, seconds in took)
-    published = state_bytes(shapes)
+    published = 4 * sum(map(math.prod, shapes.values()))
     parameters = sum(math.prod(tensor.shape) for tensor in weights.values())
     state = reading + published / LINK.bytes_per_s
     last = reading / 3 + 4 * parameters / LINK.bytes_per_s
