@@ -115,7 +115,8 @@ class Training:
         submissions: list[Submission] = []
         if full:
             place = (plan, reveals, standing.invalid, opened.prev_model, self.state)
-            drawn = audit_seed(self._record, part.round_id, False)
+            segments = bool(self.job.spec.segment)
+            drawn = audit_seed(self._record, part.round_id, False) if segments else None
             submissions = read_submissions(part, self.job, self._artefacts, *place, drawn)
         report = self._read_report(part, standing)
         outcome = None
