@@ -34,6 +34,7 @@ from agents.jobs.following import Following
 from agents.jobs.outer_step import weights_of
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.nodes.membership import Membership
+from agents.pipeline.checkpoint import States
 from agents.protocol.formulas import commit_place, opened, round_commitment
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZERO_DIGEST, Phase, ScorePhase
@@ -45,7 +46,7 @@ from agents.rounds.data_access import DataAccess
 from agents.rounds.mining import Mining
 from agents.rounds.plan import Plan
 from agents.rounds.privacy_budget import Budget
-from agents.rounds.publication import Publication
+from agents.rounds.publication import STATES, Publication
 from agents.rounds.sharing import Sharing
 from agents.rounds.sync_sample import open_samples, sync_root
 from agents.rounds.upkeep import Upkeep
@@ -287,7 +288,10 @@ class Trainer:
         """Do the task: local steps, privacy, payload, trace and proof of computation."""
         job = self.models.job(view.job_id)
         if job.slices is not None:
-            return self.mining.produce(job, view, plan, node, self._carried)
+            name = submission_name(view.job_id, view.round_id, plan.manifest.seed)
+            self.commitments.sweep(f"submission-{view.job_id}-", name)
+            states = States(self.commitments.path(name, STATES))
+            return self.mining.produce(job, view, plan, node, self._carried, states)
         before = self.starting_state(view)
         extra = self.extra_batches(view, plan, node) if job.verification.extra_batches else 0
         return self.producer.produce(

@@ -43,6 +43,7 @@ _LOGITS = 4  # logits, their exponentials, and the gradients of both
 _CODES = 6  # a code, its gradient, their messages and roundings, in numbers of a code
 _WHOLE = 4  # who evaluates: weights, room for gradients, the state they come from, the update
 _VELOCITY = 2  # of an outer step with momentum, before and after it
+_READ = 6  # of a published state, the file and its tensors: weights and two moments each
 _OWED = 2  # of compressed sharing, what is owed and what a payload says
 _BATCHES = 2  # the inputs and the targets of the batch in hand, beside the round's
 _SHARE = 0.75  # of the machine's memory; the rest is for everything else that runs there
@@ -90,7 +91,7 @@ def stage_needs(spec: JobSpec, slices: Slices, index: int, shapes: Shapes) -> Ne
 
     Counted from above: as many samples wait for their gradient as one step takes, also at the last
     stage, which keeps its logits and goes back at once if its miner is honest. A verifier replays
-    the log of one that is not.
+    the log of one that is not, and reads a published state where epochs are audited by segments.
     """
     assert spec.pipeline is not None
     rows, length = spec.optimizer.batch_size, spec.optimizer.seq_len
@@ -102,6 +103,8 @@ def stage_needs(spec: JobSpec, slices: Slices, index: int, shapes: Shapes) -> Ne
     owed = 0
     if spec.full_every > 1:
         owed = _OWED * sum(math.prod(shape) for shape in shapes.values())
+    if spec.segment:
+        owed += _READ * sum(math.prod(shape) for shape in shapes.values())
     return Needs(
         weights=whole.weights + _FLOAT * (fixed + owed),
         activations=spec.pipeline.local_batch * sample,

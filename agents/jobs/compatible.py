@@ -76,6 +76,7 @@ def check_together(
         *_riding(spec, verification),
         *_lots(spec, privacy),
         *_showing_little(spec, verification, codec),
+        *_segments(spec),
     ]
 
 
@@ -196,6 +197,12 @@ def _splitting(spec: JobSpec, verification: Verification, privacy: Privacy) -> l
             f'pipeline.sharing.codec "{sharing.codec}" leaves most coordinates of a payload zero, '
             f'so merge "{spec.merge}" would be zero nearly everywhere; use mean or norm_clip'
         )
+    if spec.segment and spec.full_every > 1 and sharing is not None and sharing.codec != "dense":
+        wrong.append(
+            f'pipeline.segment does not go with pipeline.sharing by codec "{sharing.codec}": what '
+            "a miner owes is known by doing its whole epochs again; leave segment out, or "
+            "compressed rounds"
+        )
     if spec.butterfly and spec.merge not in _BY_NUMBER:
         wrong.append(
             f'pipeline.all_reduce "butterfly" merges shards, and merge "{spec.merge}" looks at '
@@ -311,6 +318,22 @@ def _showing_little(spec: JobSpec, verification: Verification, codec: Codec) -> 
             "gradient by 13 to 18 %"
         ]
     return []
+
+
+def _segments(spec: JobSpec) -> list[str]:
+    """Segments that save nothing, and what they let by."""
+    if not spec.segment or spec.pipeline is None:
+        return []
+    steps = math.ceil(spec.batches_per_round / spec.pipeline.local_batch)
+    if spec.segment >= steps:
+        return [
+            f"pipeline.segment {spec.segment} is no shorter than an epoch, which has {steps} steps "
+            "of a miner that is alone in its stage; leave it out"
+        ]
+    return [
+        f"pipeline.segment {spec.segment}: of an epoch of n segments a drawn miner does one again, "
+        "so one false step is found once in n draws; work that is left out is found in proportion"
+    ]
 
 
 def _mixing(spec: JobSpec, codec: Codec) -> list[str]:

@@ -32,6 +32,7 @@ from agents.mechanisms.privacy.aggregate import Aggregate
 from agents.mechanisms.privacy.gaussian import Gaussian
 from agents.mechanisms.score import Score
 from agents.mechanisms.verify import Verification
+from agents.pipeline.checkpoint import optimizer_shapes
 from agents.protocol.network import Network
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError
@@ -41,7 +42,7 @@ from agents.training.flat import FlatModel
 from agents.training.model import init_state, template
 from agents.training.sealed_data import key_for, open_sealed
 from agents.training.slices import Slices, init_stages, stage_template
-from agents.training.spec import MAX_SPEC_BYTES, JobSpec, SpecError
+from agents.training.spec import MAX_SPEC_BYTES, Hyperparameters, JobSpec, SpecError
 from agents.training.state import Shapes, State
 
 _FOLDERS = {
@@ -253,6 +254,18 @@ class JobContext:
         if not 0 <= index < len(self._stages):
             raise ValueError(f"the model has {len(self._stages)} stages; there is no {index}")
         return self._stages[index]
+
+    def optimizer_shapes(self, index: int) -> Shapes:
+        """The tensors of the inner optimizer of stage 0.. of a split model."""
+        if index not in self._optimizers:
+            assert self.slices is not None
+            hyper = Hyperparameters.of(self.spec, 0)
+            self._optimizers[index] = optimizer_shapes(self.slices, index, hyper)
+        return self._optimizers[index]
+
+    @cached_property
+    def _optimizers(self) -> dict[int, Shapes]:
+        return {}
 
     @cached_property
     def stages_need(self) -> tuple[int, ...]:

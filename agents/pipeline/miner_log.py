@@ -3,8 +3,9 @@
 
 An event is 73 bytes: its kind, a number (uint64, big-endian: the sample of a pass, or the place of
 a STEP among the steps, from 0), and two 32-byte digests. Of a pass these are the digests of what
-came in and of what went out; of a STEP, the state hashes before and after it. So the log holds the
-state hash after every step, and each STEP starts where the one before it ended.
+came in and of what went out; of a STEP, the state hashes before and after it: of the weights, or of
+weights and optimizer where epochs are audited by segments (`agents.pipeline.checkpoint`). So the
+log holds the state hash after every step, and each STEP starts where the one before it ended.
 
 Order is part of what is executed. A sample goes forward once and back at most once, after it went
 forward. No STEP lies between its two passes: torch would raise no error and mix new weights with
@@ -21,6 +22,7 @@ digest || 0)).
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -74,7 +76,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Origin:
-    """Whose log it is. `state`: hash of weights and optimizer state that the epoch starts from."""
+    """Whose log it is. `state`: hash of the state that the epoch starts from."""
 
     miner: int
     epoch: int
@@ -90,16 +92,18 @@ class Origin:
 
 @dataclass(frozen=True)
 class Segment:
-    """What an audit replays: the events between two state hashes of one log.
+    """What an audit replays: a piece of one log.
 
-    `first_step`: place of the first STEP in it. `first_event`: place of its first event.
+    `index`: of the segment, from 0. `first_step`, `end_step`: steps that were made before it, and
+    by its end. `first_event`: place of its first event. `ends`: whether the log ends with it.
     """
 
-    before: bytes
-    after: bytes
+    index: int
     first_step: int
+    end_step: int
     first_event: int
     events: tuple[Event, ...]
+    ends: bool
 
 
 @dataclass(frozen=True)
@@ -182,34 +186,45 @@ class MinerLog:
         return cls(origin, tuple(Event.from_bytes(raw[at : at + EVENT_BYTES]) for at in places))
 
     def segment(self, seed: bytes, length: int) -> Segment:
-        """What is audited: at most `length` consecutive steps with all events that enter them.
+        """What is audited: the segment of `length` steps that the seed draws, with all that enters
+        them.
 
-        The seed (32 bytes) must have been unknown when the root was committed. The window of
-        `length` steps starts from `length` - 1 places before the first step to the last step, each
-        alike, and is cut at the log's ends; so every step is in it with the same probability,
-        length / (steps + length - 1). If only whole windows were drawn, the first and last steps
-        would be audited least. A sample's passes lie on one side of a step, so a segment is whole.
-        Events after the last STEP are in no segment.
+        The seed (32 bytes) must have been unknown when the root was committed. It draws one of the
+        backward passes that entered a step, each alike, and with it the segment that this pass is
+        in. Passes are what a miner is paid for, so whoever makes a part of them up is found with
+        the chance that this part is of all. If segments were drawn alike, a miner could put what it
+        did into many short ones.
+
+        A sample's passes lie on one side of a step, so a segment is whole. The last one may have
+        fewer steps, and it has the events after the last STEP too. A log without a STEP is one.
 
         Raises:
-            ValueError: `length` below 1, or no STEP in the log.
+            ValueError: `length` below 1.
         """
         if length < 1:
             raise ValueError(f"A segment has at least one step, not {length}.")
-        count = len(self.steps)
-        if not count:
-            raise ValueError("The log has no STEP, so no two state hashes to audit between.")
-        start = word(seed, "segment", self.origin.miner) % (count + length - 1) - (length - 1)
-        first, last = max(0, start), min(count, start + length) - 1
+        paid = [
+            place
+            for place, event in enumerate(self.events[: self.steps[-1] if self.steps else 0])
+            if event.kind is Kind.BACKWARD
+        ]
+        if not paid:
+            return self.part(0, length)
+        place = paid[word(seed, "segment", self.origin.miner) % len(paid)]
+        return self.part(bisect(self.steps, place) // length, length)
+
+    def part(self, index: int, length: int) -> Segment:
+        """Segment 0.. of `length` steps each."""
+        first = index * length
+        end = min(first + length, len(self.steps))
         begin = self.steps[first - 1] + 1 if first else 0
-        end = self.steps[last]
-        return Segment(
-            before=self.events[self.steps[first]].digest_in,
-            after=self.events[end].digest_out,
-            first_step=first,
-            first_event=begin,
-            events=self.events[begin : end + 1],
-        )
+        ends = end == len(self.steps)
+        events = self.events[begin : None if ends else self.steps[end - 1] + 1]
+        return Segment(index, first, end, begin, events, ends)
+
+    def state_after(self, steps: int) -> bytes:
+        """The state hash after so many steps."""
+        return self.events[self.steps[steps - 1]].digest_out if steps else self.origin.state
 
 
 def leaf(origin: Origin, count: int, place: int, event: Event) -> bytes:

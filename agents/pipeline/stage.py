@@ -18,10 +18,11 @@ from torch.nn import functional
 
 from agents.training import optimizers
 from agents.training.flat import FlatModule
+from agents.training.inner_state import put, seen, steps_of
 from agents.training.model import hidden_matrices
 from agents.training.slices import Slices, build_stage
 from agents.training.spec import MAX_IN_FLIGHT, Hyperparameters
-from agents.training.state import State
+from agents.training.state import PayloadError, State
 
 
 class StageError(ValueError):
@@ -132,6 +133,26 @@ class StageRunner:
         if isinstance(event, Backward):
             return self._backward(event)
         return self._step()
+
+    def gathered(self, steps: int) -> State:
+        """What the optimizer has gathered in so many steps: views, which the next one changes."""
+        return seen(self._optimizer, steps)
+
+    def go_on(self, weights: State, optimizer: State, steps: int) -> None:
+        """Begin at the state after so many steps.
+
+        Raises:
+            PayloadError: this is no state of the stage's optimizer, or of another step.
+        """
+        if (found := steps_of(optimizer)) != steps:
+            raise PayloadError(f"the optimizer's state is that after {found} steps, not {steps}")
+        self.net.load(weights)
+        put(self._optimizer, optimizer)
+
+    def coast(self) -> None:
+        """Make a step without a gradient, to see what the optimizer's state leads to."""
+        self.net.grads.zero_()
+        self._optimizer.step()
 
     def _forward(self, event: Forward) -> Passed:
         if event.sample in self._waiting:

@@ -4,6 +4,9 @@
 Rule: the entries decide everything. Who executes the same ones from the same weights gets the same
 messages, log and weights, bit for bit within a determinism class. The inner optimizer starts from
 zero in every epoch, so the weights are all that an epoch starts from.
+
+With segments the log's state hashes bind the optimizer too (`agents.pipeline.checkpoint`), and a
+verifier goes on from a state in the middle.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Callable, Iterable
 from eth_utils import keccak
 from torch import Tensor
 
+from agents.pipeline.checkpoint import joined, state_hash
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.inbox import Entry, Received
 from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin
@@ -22,6 +26,8 @@ from agents.training.spec import Hyperparameters
 from agents.training.state import State, model_hash
 
 EMPTY = keccak(b"")  # the digest where nothing comes in, or nothing goes out
+
+Keep = Callable[[int, State], None]
 
 
 class StageWork:
@@ -45,10 +51,14 @@ class StageWork:
         in_flight: int = 8,
         device: str = "cpu",
         recompute: bool = False,
+        segment: int = 0,
+        keep: Keep | None = None,
     ) -> None:
         """`state`: of the miner's stage, at the epoch's start. `batch`: tokens of a sample, int64
         [batch, seq + 1]. `in_flight`: passes that one step takes, so the samples that may wait.
-        `recompute`: as `Stage`.
+        `recompute`: as `Stage`. `segment`: steps of one; 0 for an epoch that is one piece. `keep`:
+        called with each whole segment's last step, counted from 1, and the state after it, whose
+        tensors the next step changes.
 
         Raises:
             ValueError: the miner holds no stage, or as StageRunner.
@@ -64,8 +74,24 @@ class StageWork:
         self.losses: dict[int, float] = {}
         self._batch, self._most = batch, in_flight
         self._runner = StageRunner(slices, stage, state, hyper, in_flight, device, recompute)
-        self._origin = Origin(miner, epoch.number, stage, model_hash(state))
+        self._segment, self._keep = segment, keep
+        first = model_hash(state)
+        self._origin = Origin(miner, epoch.number, stage, state_hash(first) if segment else first)
         self._state = self._origin.state
+
+    def go_on(self, weights: State, optimizer: State, steps: int) -> None:
+        """Begin in the middle of the epoch, after so many steps.
+
+        Raises:
+            PayloadError: this is no state of the stage's optimizer, or of another step.
+        """
+        self._runner.go_on(weights, optimizer, steps)
+        self.steps = steps
+        self._state = self.state_hash()
+
+    def coast(self) -> None:
+        """Make a step without a gradient, which is not logged; nothing can follow."""
+        self._runner.coast()
 
     def do(self, entry: Entry) -> Passed:
         """Execute the next entry and log it.
@@ -103,16 +129,34 @@ class StageWork:
         if entry != Entry(Kind.STEP, self.steps):
             raise StageError(f"this should be step {self.steps}, which comes from nobody")
         passed = self._runner.do(Step())
-        before, self._state = self._state, model_hash(self.state())
-        self.events.append(Event(Kind.STEP, self.steps, before, self._state))
-        self.waiting.clear()
-        self.passes, self.steps = 0, self.steps + 1
+        self.stepped()
         return passed
+
+    def stepped(self) -> None:
+        """Log the step that was just made."""
+        before, number = self._state, self.steps
+        self.waiting.clear()
+        self.passes, self.steps = 0, number + 1
+        self._state = self.state_hash()
+        self.events.append(Event(Kind.STEP, number, before, self._state))
+        if self._keep is not None and self._segment and self.steps % self._segment == 0:
+            self._keep(self.steps, joined(self.state(), self.optimizer()))
+
+    def state_hash(self) -> bytes:
+        """What the log says of the state now."""
+        weights = model_hash(self.state())
+        if not self._segment:
+            return weights
+        return state_hash(weights, model_hash(self.optimizer())) if self.steps else self._state
 
     def state(self) -> State:
         """The stage's weights now: views, which the next step changes."""
         net = self._runner.net
         return net.split(net.values)
+
+    def optimizer(self) -> State:
+        """What the optimizer has gathered: views, which the next step changes."""
+        return self._runner.gathered(self.steps)
 
     def log(self) -> MinerLog:
         """What was executed so far."""

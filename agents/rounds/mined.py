@@ -7,6 +7,13 @@ must state the loss of each sample that its log has forward. Whether a loss is t
 re-execution to tell. Where the job lists determinism classes, the proof must state one of them. The
 bytes of all of it are bounded before they are read: the log by what the epoch can hold, the entries
 by the log.
+
+Where epochs are audited by segments, the audit seed draws one of every miner's log, and what it
+takes to do that one again must be there too: the state before it and the weights at the end. Where
+verifiers may be of another determinism class, so must the state after it. What is not there makes
+the payload unavailable, whoever is drawn for an audit. So who withholds a state, once it knows
+which one is asked for, is not paid. What is there must be what the log binds, and the payload
+exactly the change to the last weights. States are read one after the other, and not kept.
 """
 
 from __future__ import annotations
@@ -15,10 +22,12 @@ from dataclasses import dataclass
 
 from agents.jobs.classes import unlisted
 from agents.jobs.job import JobContext
+from agents.pipeline.checkpoint import joined_shapes, parted, published, state_hash
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.inbox import Inbox, Received, max_inbox_bytes
-from agents.pipeline.miner_log import Kind, MinerLog, Origin, max_log_bytes
+from agents.pipeline.miner_log import Kind, MinerLog, Origin, Segment, max_log_bytes
 from agents.pipeline.trail import trail_bytes
+from agents.pipeline.work import change
 from agents.protocol.structs import Reveal
 from agents.rounds.payload import read_payload
 from agents.rounds.plan import Plan
@@ -28,7 +37,7 @@ from agents.rounds.submissions import Submission
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable, TooLarge
-from agents.training.state import PayloadError
+from agents.training.state import PayloadError, State, file_bound, load_state, model_hash
 
 _REASON = 300
 
@@ -38,20 +47,24 @@ class Mined(Submission):
     """A miner's submission. `gradient` has the tensors of its stage only.
 
     `log` and `proof` are None where there is no gradient. `received`: its entries without their
-    bytes, which `read_inbox` reads again.
+    bytes, which `read_inbox` reads again. `segment`: what of its log an audit does again; None for
+    all of it.
     """
 
     stage: int = 0
     log: MinerLog | None = None
     received: tuple[Received, ...] = ()
     proof: ProofOfComputation | None = None
+    segment: Segment | None = None
+    states: tuple[str, ...] = ()
 
     @property
     def beside(self) -> tuple[bytes, ...]:
-        """Digests of proof, log and entries; none where there is no gradient."""
+        """Digests of proof, log, entries and states; none where there is no gradient."""
         if self.gradient is None or self.proof is None or self.proof.inbox is None:
             return ()
-        return self.reveal.proof, digest_of(self.proof.trace), digest_of(self.proof.inbox)
+        named = self.proof.trace, self.proof.inbox, *self.states
+        return self.reveal.proof, *map(digest_of, named)
 
 
 def max_message_bytes(job: JobContext) -> int:
@@ -67,38 +80,51 @@ def max_events(epoch: Epoch) -> int:
 
 
 def fetch_mined(
-    reveal: Reveal, job: JobContext, store: ContentStore, plan: Plan, start: bytes
+    reveal: Reveal,
+    job: JobContext,
+    store: ContentStore,
+    plan: Plan,
+    before: State,
+    audit_seed: bytes | None = None,
 ) -> Mined:
     """Fetch and check a miner's artefacts. Raises StoreUnavailable when the store itself is down.
 
-    `plan`: of the round, with an epoch. `start`: hash of the miner's stage at the epoch's start.
+    `plan`: of the round, with an epoch. `before`: the miner's stage at the epoch's start.
+    `audit_seed`: of the round, where epochs are audited by segments; None while it is not known.
     """
     epoch, codec = plan.epoch, job.codec_at(plan.step)
     assert epoch is not None
     stage = epoch.stage_of(reveal.node)
     if stage is None:
         return Mined(reveal, None, "wrong input: it holds no stage in this epoch")
+    if job.spec.segment and audit_seed is None:
+        return Mined(reveal, None, f"{UNAVAILABLE}the audit seed is not known yet", stage)
     shapes = job.stage_shapes(stage)
+    segment: Segment | None = None
+    states: tuple[str, ...] = ()
     try:
         raw = store.get_digest(reveal.content, codec.wire_size(shapes))
         gradient = read_payload(raw, codec, shapes, plan.codec_seed(codec, reveal.node))
-        most = len(epoch.samples) if stage == epoch.last else 0
-        told = store.get_digest(reveal.proof, max_proof_bytes(most))
-        proof = ProofOfComputation.from_bytes(told, most)
+        proof = _read_proof(reveal, job, epoch, stage, store)
         foreign = unlisted(job.spec, proof.determinism_class)
         if foreign:
             raise PayloadError(foreign)
         events = max_events(epoch)
-        origin = Origin(reveal.node, epoch.number, stage, start)
+        origin = Origin(reveal.node, epoch.number, stage, _first_state(job, model_hash(before)))
         log = MinerLog.from_bytes(store.get(proof.trace, max_log_bytes(events)), origin, events)
         if log.root() != reveal.trace_root:
             raise PayloadError("the log has not the root that was committed to")
-        if [sample for sample, _ in proof.losses] != (_forward(log) if most else []):
+        samples = _forward(log) if stage == epoch.last else []
+        if [sample for sample, _ in proof.losses] != samples:
             raise PayloadError("the proof does not state the losses of exactly the log's samples")
         if proof.inbox is None:
             raise PayloadError("the proof names no entries")
         entries = _read(proof.inbox, job, epoch, stage, log, store).entries
         received = tuple(entry.received() for entry in entries)
+        if audit_seed is not None and job.spec.segment:
+            segment = log.segment(audit_seed, job.spec.segment)
+            place = before, gradient, log, proof, stage, segment
+            states = _check_states(job, *place, store)
     except StoreUnavailable:
         raise
     except TooLarge as error:
@@ -107,7 +133,7 @@ def fetch_mined(
         return Mined(reveal, None, f"{UNAVAILABLE}{error}"[:_REASON], stage)
     except PayloadError as error:
         return Mined(reveal, None, f"bad payload: {error}"[:_REASON], stage)
-    return Mined(reveal, gradient, "", stage, log, received, proof)
+    return Mined(reveal, gradient, "", stage, log, received, proof, segment, states)
 
 
 def fetch_log(
@@ -126,12 +152,10 @@ def fetch_log(
     if stage is None:
         return Mined(reveal, None, "wrong input: it holds no stage in this epoch")
     try:
-        most = len(epoch.samples) if stage == epoch.last else 0
-        told = store.get_digest(reveal.proof, max_proof_bytes(most))
-        proof = ProofOfComputation.from_bytes(told, most)
+        proof = _read_proof(reveal, job, epoch, stage, store)
         events = max_events(epoch)
         raw = store.get(proof.trace, max_log_bytes(events))
-        state = MinerLog.state_in(raw) if start is None else start
+        state = MinerLog.state_in(raw) if start is None else _first_state(job, start)
         origin = Origin(reveal.node, epoch.number, stage, state)
         log = MinerLog.from_bytes(raw, origin, events)
         if log.root() != reveal.trace_root:
@@ -149,6 +173,93 @@ def read_inbox(mined: Mined, job: JobContext, epoch: Epoch, store: ContentStore)
     """The entries of a miner that was fetched and found good. Raises StoreError."""
     assert mined.log is not None and mined.proof is not None and mined.proof.inbox is not None
     return _read(mined.proof.inbox, job, epoch, mined.stage, mined.log, store)
+
+
+def read_state(
+    mined: Mined, job: JobContext, store: ContentStore, index: int
+) -> tuple[State, State]:
+    """Weights and optimizer after segment 0.. of a miner that was fetched and found good.
+
+    Raises StoreError, or PayloadError for a file that is no such state.
+    """
+    assert mined.proof is not None
+    return _read_state(job, mined.stage, mined.proof, index, store)
+
+
+def last_weights(mined: Mined, job: JobContext, store: ContentStore) -> State:
+    """The weights that such a miner ended with, after a step at least. Raises as `read_state`."""
+    assert mined.proof is not None and mined.proof.weights is not None
+    return _read_weights(job, mined.stage, mined.proof.weights, store)
+
+
+def _first_state(job: JobContext, weights: bytes) -> bytes:
+    """What a log starts from. `weights`: the hash of the stage at the epoch's start."""
+    return state_hash(weights) if job.spec.segment else weights
+
+
+def _read_proof(
+    reveal: Reveal, job: JobContext, epoch: Epoch, stage: int, store: ContentStore
+) -> ProofOfComputation:
+    samples = len(epoch.samples)
+    most = samples if stage == epoch.last else 0, samples if job.spec.segment else 0
+    told = store.get_digest(reveal.proof, max_proof_bytes(*most))
+    return ProofOfComputation.from_bytes(told, *most)
+
+
+def _check_states(
+    job: JobContext,
+    before: State,
+    gradient: State,
+    log: MinerLog,
+    proof: ProofOfComputation,
+    stage: int,
+    segment: Segment,
+    store: ContentStore,
+) -> tuple[str, ...]:
+    """The CIDs of what it takes to do a segment again, each of which was read.
+
+    PayloadError for a state that the log does not bind, or a payload that is not the change to what
+    the epoch ended with.
+    """
+    length, steps = job.spec.segment, len(log.steps)
+    if len(proof.states) != published(steps, length):
+        raise PayloadError(f"the proof names {len(proof.states)} states of {steps} steps")
+    if not steps:
+        _check_change(before, before, gradient)
+        return ()
+    if proof.weights is None or proof.optimizer is None:
+        raise PayloadError("the proof names no weights at the end of the epoch")
+    needed = [segment.index - 1] if segment.index else []
+    if not segment.ends and len(job.spec.classes) != 1:
+        needed.append(segment.index)
+    for index in needed:
+        weights, optimizer = _read_state(job, stage, proof, index, store)
+        found = state_hash(model_hash(weights), model_hash(optimizer))
+        if found != log.state_after((index + 1) * length):
+            raise PayloadError(f"the state after segment {index} is not the one in its log")
+    last = _read_weights(job, stage, proof.weights, store)
+    if state_hash(model_hash(last), bytes.fromhex(proof.optimizer)) != log.state:
+        raise PayloadError("the weights at the end of the epoch are not those in its log")
+    _check_change(before, last, gradient)
+    return (*(proof.states[index] for index in needed), proof.weights)
+
+
+def _check_change(before: State, last: State, gradient: State) -> None:
+    """PayloadError unless a payload is the change between two states, in every class to the bit."""
+    if model_hash(change(before, last)) != model_hash(gradient):
+        raise PayloadError("it is not the change to the weights at the end of the epoch")
+
+
+def _read_state(
+    job: JobContext, stage: int, proof: ProofOfComputation, index: int, store: ContentStore
+) -> tuple[State, State]:
+    shapes = joined_shapes(job.stage_shapes(stage), job.optimizer_shapes(stage))
+    return parted(load_state(store.get(proof.states[index], file_bound(shapes)), shapes))
+
+
+def _read_weights(job: JobContext, stage: int, cid: str, store: ContentStore) -> State:
+    shapes = job.stage_shapes(stage)
+    return load_state(store.get(cid, file_bound(shapes)), shapes)
 
 
 def _read(

@@ -11,10 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 from agents.jobs.job import JobContext
 from agents.jobs.model_files import stage_of
 from agents.pipeline.addresses import AddressBook, Inquiry
+from agents.pipeline.checkpoint import States, published
 from agents.pipeline.clasp import stated
 from agents.pipeline.collector import beside
 from agents.pipeline.epoch import Epoch
@@ -71,11 +73,12 @@ class Mining:
         self._unseated: tuple[int, int] | None = None
 
     def produce(
-        self, job: JobContext, view: View, plan: Plan, node: int, kept: Kept
+        self, job: JobContext, view: View, plan: Plan, node: int, kept: Kept, states: States
     ) -> Work | None:
         """Work through the epoch; None if the node was stopped at it, or holds no stage.
 
-        `kept`: see `StageMemories.before`.
+        `kept`: see `StageMemories.before`. `states`: where the epoch's states go, if it has
+        segments.
         """
         epoch = plan.epoch
         if epoch is None:
@@ -88,22 +91,30 @@ class Mining:
         deadline = began + _WINDOW * max(0, view.round.deadline - view.now)
         before = stage_of(job, self._models.at(view.job_id, view.round.prev_model, stage), stage)
         self._meet(epoch, node, view.round.opened_block)
-        start = partial(self._work, job, epoch, node, before, plan.step)
+        start = partial(self._work, job, epoch, node, before, plan.step, states)
         with self._context.metrics.busy("train"):
             finished = self._mine(job, epoch, node, start, deadline)
         if finished is None:
             return None
         spent_s = time.monotonic() - began
-        return self._result(job, plan, node, before, finished, spent_s, kept)
+        return self._result(job, plan, node, before, finished, spent_s, kept, states)
 
     def _work(
-        self, job: JobContext, epoch: Epoch, node: int, before: State, step: int
+        self,
+        job: JobContext,
+        epoch: Epoch,
+        node: int,
+        before: State,
+        step: int,
+        states: States,
     ) -> StageWork:
         assert job.slices is not None and job.spec.pipeline is not None
         hyper = Hyperparameters.of(job.spec, step)
         place = job.slices, epoch, node, before, hyper, job.data.batch
         recompute = self._context.settings.trainer.recompute
-        return self._kind(*place, job.spec.pipeline.local_batch, self._device, recompute)
+        most, how = job.spec.pipeline.local_batch, (self._device, recompute)
+        states.clear()  # the entries are executed again, from the first one
+        return self._kind(*place, most, *how, job.spec.segment, states.put)
 
     def _mine(
         self,
@@ -163,6 +174,7 @@ class Mining:
         finished: Finished,
         spent_s: float,
         kept: Kept,
+        states: States,
     ) -> Work:
         work, log = finished.work, finished.work.log()
         own = change(before, work.state())
@@ -184,9 +196,19 @@ class Mining:
             inbox=cid_of_bytes(finished.inbox),
             losses=stated(work.losses),
             memory=job.memory if job.spec.pipeline.declared_memory else None,
+            **self._states(job, work, states),
         )
         rest = None if after is None else save_state(after)
         return Work(payload, trace, proof.to_bytes(), log.root(), rest, finished.inbox)
+
+    def _states(self, job: JobContext, work: StageWork, states: States) -> dict[str, Any]:
+        """What the proof says of the epoch's states, which lie in files."""
+        if not job.spec.segment or not work.steps:
+            return {}
+        named = states.named(published(work.steps, job.spec.segment))
+        weights = states.end(work.state())
+        optimizer = model_hash(work.optimizer()).hex()
+        return {"states": named, "weights": weights, "optimizer": optimizer}
 
     # -- the neighbours ------------------------------------------------------------------------
 

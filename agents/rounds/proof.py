@@ -29,6 +29,7 @@ from agents.training.trace import MAX_STEPS
 
 MAX_PROOF_BYTES = 64 * 1024  # without losses
 _LOSS_BYTES = 40  # "[sample,loss]," with the longest numbers
+_STATE_BYTES = 62  # a CID in quotes, and a comma
 
 Hex32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 OpaqueHex = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{2}){1,16384}$")]
@@ -58,9 +59,9 @@ Losses = Annotated[
 _RETIRED = frozenset({"device", "utilisation", "utilisation_source"})
 
 
-def max_proof_bytes(losses: int) -> int:
-    """The length of a proof that states so many losses."""
-    return MAX_PROOF_BYTES + losses * _LOSS_BYTES
+def max_proof_bytes(losses: int, states: int = 0) -> int:
+    """The length of a proof that states so many losses and names so many states."""
+    return MAX_PROOF_BYTES + losses * _LOSS_BYTES + states * _STATE_BYTES
 
 
 class ProofOfComputation(BaseModel):
@@ -73,7 +74,9 @@ class ProofOfComputation(BaseModel):
     ``busy_ms`` is how long it was busy with them, where paths are drawn by that.
     ``losses`` are stated by a miner of the last stage: (sample, loss in 1e-6 nats a token) of each
     sample that its log has forward, ascending. ``memory`` is the free memory, in bytes, that a
-    miner declares where seats depend on it. Whoever states none of them leaves the field out.
+    miner declares where seats depend on it. Where epochs are audited by segments, ``states`` name
+    the miner's state after each but the last one, ``weights`` what it ended with, and ``optimizer``
+    is the hash of its optimizer then. Whoever states none of them leaves the field out.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -97,6 +100,11 @@ class ProofOfComputation(BaseModel):
     memory: Annotated[int, Strict(), Field(ge=0, lt=2**63)] | None = Field(
         default=None, exclude_if=is_none
     )
+    states: Annotated[tuple[Cid, ...], Field(max_length=MAX_SAMPLES)] = Field(
+        default=(), exclude_if=is_empty
+    )
+    weights: Cid | None = Field(default=None, exclude_if=is_none)
+    optimizer: Hex32 | None = Field(default=None, exclude_if=is_none)
     tee_kind: Identifier | None = None
     tee_attestation: OpaqueHex | None = None
 
@@ -105,12 +113,12 @@ class ProofOfComputation(BaseModel):
         return dumps(self.model_dump(mode="json"))
 
     @classmethod
-    def from_bytes(cls, raw: bytes, losses: int = 0) -> ProofOfComputation:
+    def from_bytes(cls, raw: bytes, losses: int = 0, states: int = 0) -> ProofOfComputation:
         """Read a proof; PayloadError if it is too long, malformed or out of range.
 
-        `losses`: how many it may state beside what has room in any proof.
+        `losses`, `states`: how many it may state or name beside what has room in any proof.
         """
-        longest = max_proof_bytes(losses)
+        longest = max_proof_bytes(losses, states)
         if len(raw) > longest:
             raise PayloadError(f"the proof has {len(raw)} bytes, at most {longest}")
         try:

@@ -49,10 +49,14 @@ class Proposer:
         waiting = found is not None and not found.complete
         if found is not None and waiting and (found.blind or self._elapsed(view) < _WAIT_SHARE):
             return None
-        if found is not None and view.round.audit_seed == ZERO_DIGEST:
-            # Its shards must be judged by this seed as long as anybody may ask, and the chain
-            # forgets one that nobody stores.
-            place, network = (view.job_id, view.round_id), self._network
+        drawn = bool(self._reader.models.spec(view.job_id).segment)
+        place = view.job_id, view.round_id
+        if drawn and self._network.seed(*place, view.round, audit=True) is None:
+            return None
+        if (drawn or found is not None) and view.round.audit_seed == ZERO_DIGEST:
+            # Shards, and what of an epoch was asked for, must be judged by this seed as long as
+            # anybody may ask, and the chain forgets one that nobody stores.
+            network = self._network
             self._sender.ensure(
                 lambda: network.round(*place).audit_seed != ZERO_DIGEST,
                 network.results,

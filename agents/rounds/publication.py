@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from agents.pipeline.checkpoint import States
 from agents.runtime.background import Background
 from agents.runtime.commitments import Commitments
 from agents.runtime.context import Context
 from agents.storage.content_store import ContentStore
 
+STATES = "state-"  # what the artefacts of a miner's states begin with
 _PROBE = b"menagerie: whether this store takes content"
 
 
 class Publication:
-    """The submissions of one node. `artefacts`: which files of a submission are published."""
+    """The submissions of one node. `artefacts`: which files of a submission are published; so are
+    a miner's states, of which there are any number."""
 
     def __init__(
         self,
@@ -65,6 +68,8 @@ class Publication:
             except FileNotFoundError:
                 return  # of a round so old that it was cleared away
             self._store.pin(self._store.put_bytes(content))
+        for path in States(self._commitments.path(name, STATES)).paths():
+            self._store.pin(self._store.put_file(path))
 
     def _failed(self, name: str, error: Exception) -> None:
         self._log.warning("cannot_publish_yet", submission=name, why=str(error))

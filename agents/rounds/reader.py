@@ -44,7 +44,7 @@ from agents.rounds.submissions import Submission, Unseal, fetch, shut
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.assignment import input_root
-from agents.training.state import State, model_hash
+from agents.training.state import State
 
 _KEPT = 4
 _LOOK = 0.125  # of the window: how long a proposer looks for pieces that owners name
@@ -211,7 +211,8 @@ class RoundReader:
         if plan is None:
             return []
         before = view.round.prev_model
-        decoded_in = (view.job_id, view.round_id, before, plan.manifest.hash())
+        drawn = self._draws(view, job) or b""
+        decoded_in = (view.job_id, view.round_id, before, plan.manifest.hash() + drawn)
         if decoded_in != self._decoded_in:
             # The same reveal again says something else: it is read under another seed or task.
             self._submissions, self._decoded_in = {}, decoded_in
@@ -237,11 +238,17 @@ class RoundReader:
             state: State = {}
             if stage is not None:
                 state = stage_of(job, self.models.at(view.job_id, before, stage), stage)
-            return fetch_mined(reveal, job, self.store, plan, model_hash(state))
+            return fetch_mined(reveal, job, self.store, plan, state, self._draws(view, job))
         seed = plan.codec_seed(job.codec, reveal.node)
         enforced = job.verification.input_enforced
         due = input_root(plan.manifest, reveal.node, before) if enforced else None
         return fetch(reveal, job, self.store, seed, self._unseal(view), due)
+
+    def _draws(self, view: View, job: JobContext) -> bytes | None:
+        """The audit seed where it decides what must be there of an epoch, once it is known."""
+        if not job.spec.segment:
+            return None
+        return self.network.seed(view.job_id, view.round_id, view.round, audit=True)
 
     def had_in_time(self, view: View, submission: Submission) -> bool:
         """Whether this process could read the payload while the aggregator was at work."""

@@ -27,7 +27,7 @@ from agents.rounds.plan import Plan, Plans
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import CorruptContent
 from agents.training.spec import Hyperparameters
-from agents.training.state import State, model_hash
+from agents.training.state import State
 
 _KEPT = 64
 
@@ -37,7 +37,7 @@ def begun(job: JobContext, plan: Plan, node: int, before: State, device: str) ->
     assert job.slices is not None and job.spec.pipeline is not None and plan.epoch is not None
     hyper, batch = Hyperparameters.of(job.spec, plan.step), job.data.batch
     place = job.slices, plan.epoch, node, before, hyper, batch
-    return StageWork(*place, job.spec.pipeline.local_batch, device)
+    return StageWork(*place, job.spec.pipeline.local_batch, device, segment=job.spec.segment)
 
 
 class StageMemories:
@@ -106,7 +106,7 @@ class StageMemories:
         round_ = self._network.round(job_id, number)
         before = stage_of(job, self._models.at(job_id, round_.prev_model, stage), stage)
         reveal = self._network.reveals(job_id, number, round_.opened_block)[node]
-        mined = fetch_mined(reveal, job, self._store, past, model_hash(before))
+        mined = fetch_mined(reveal, job, self._store, past, before)
         if mined.gradient is None:
             raise CorruptContent(
                 f"what node {node} sent in round {number} can't be read any more: {mined.reason}"

@@ -108,6 +108,14 @@ class Commitments:
                 path.unlink(missing_ok=True)
             self._journal.delete(name)
 
+    def sweep(self, prefix: str, but: str) -> None:
+        """Drop files of keys that start with `prefix` and have no entry: whoever wrote them died
+        before it committed. `but`: the key that is worked on now."""
+        kept = {*self.names(prefix), but}
+        for path in self._artefacts.glob(f"{prefix}*"):
+            if path.name.partition(".")[0] not in kept:
+                path.unlink(missing_ok=True)
+
     def forget_until(self, prefix: str, last: int) -> None:
         """Drop those whose number after `prefix` is at most `last`: old rounds of a job."""
         for number in self.numbers(prefix):

@@ -30,11 +30,25 @@ def shapes_for(net: FlatModule, spec: JobSpec) -> Shapes:
     return shapes_of(inner.start(net, Hyperparameters.of(spec, 0), 1))
 
 
-def taken(steps: InnerSteps, count: int) -> State:
-    """A copy of the state on the CPU. ``count``: steps since it was zero."""
-    found = {name: buffer.detach().cpu().clone() for name, buffer in steps.buffers().items()}
+def seen(steps: InnerSteps, count: int) -> State:
+    """The state on the CPU, in views that the next step changes (copies if it is elsewhere).
+    ``count``: steps since it was zero."""
+    found = {name: buffer.detach().cpu() for name, buffer in steps.buffers().items()}
     found[_STEPS] = torch.tensor([float(count // _PART), float(count % _PART)])
     return dict(sorted(found.items()))
+
+
+def taken(steps: InnerSteps, count: int) -> State:
+    """A copy of the state on the CPU. ``count``: as for `seen`."""
+    return {name: tensor.clone() for name, tensor in seen(steps, count).items()}
+
+
+def steps_of(state: State) -> int:
+    """Steps since a state of the right shapes was zero; PayloadError for none that there can be."""
+    high, low = (float(part) for part in state[_STEPS])
+    if not all(0 <= part < _PART and part == int(part) for part in (high, low)):
+        raise PayloadError(f"an inner state of {high:g} times {_PART} and {low:g} steps")
+    return int(high) * _PART + int(low)
 
 
 def put(steps: InnerSteps, state: State) -> int:
@@ -44,10 +58,7 @@ def put(steps: InnerSteps, state: State) -> int:
         PayloadError: it is no state of this optimizer.
     """
     check_state(state, shapes_of(steps))
-    high, low = (float(part) for part in state[_STEPS])
-    if not all(0 <= part < _PART and part == int(part) for part in (high, low)):
-        raise PayloadError(f"an inner state of {high:g} times {_PART} and {low:g} steps")
-    count = int(high) * _PART + int(low)
+    count = steps_of(state)
     for name, buffer in steps.buffers().items():
         buffer.copy_(state[name])
     steps.resume(count)

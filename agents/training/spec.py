@@ -284,7 +284,11 @@ class PipelineSpec(_Frozen):
     contributors; else the stage keeps its weights. With 0 one is enough.
 
     Options that are not given are left out of the canonical bytes, so specs from before them keep
-    theirs: ``outer``, ``all_reduce``, ``least_valid``, ``sharing`` and ``declared_memory``.
+    theirs: ``outer``, ``all_reduce``, ``least_valid``, ``sharing``, ``declared_memory`` and
+    ``segment``.
+
+    With ``segment`` a drawn miner's epoch is not done again as a whole, but so many of its steps in
+    a row, from a state that it published. With 0 the whole epoch is.
 
     With ``declared_memory`` a node that declared less free memory than a stage needs, by the
     report of the round before, is not seated there.
@@ -313,6 +317,7 @@ class PipelineSpec(_Frozen):
     paths: Literal["equal", "measured"] = Field("equal", exclude_if=_is("equal"))
     sharing: SharingSpec | None = Field(default=None, exclude_if=is_none)
     declared_memory: Annotated[bool, Strict()] = Field(False, exclude_if=_is(False))
+    segment: Annotated[Int, _between(0, MAX_SAMPLES)] = Field(0, exclude_if=_is(0))
 
     @model_validator(mode="after")
     def _shards_are_merged(self) -> Self:
@@ -479,6 +484,11 @@ class JobSpec(_Frozen):
     def butterfly(self) -> bool:
         """Whether the miners of a stage merge its shards."""
         return self.pipeline is not None and self.pipeline.all_reduce == "butterfly"
+
+    @property
+    def segment(self) -> int:
+        """Steps of a miner's epoch that are done again together; 0 where the whole epoch is."""
+        return 0 if self.pipeline is None else self.pipeline.segment
 
     @property
     def outer_momentum(self) -> float:

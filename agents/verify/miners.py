@@ -7,6 +7,10 @@ on. Within one determinism class the log must be the same to the bit, and so mus
 Across classes the digests of what went out and of weights differ. Then the order of the log and the
 digests of what came in must be the same, and the payload and the stated losses must be near.
 
+Where epochs are audited by segments, it is the entries, events and losses of the drawn one, from
+the published state before it. Whoever read the miner's artefacts has looked at the rest of what its
+log binds: states, and that the payload is the change to the last weights (`agents.rounds.mined`).
+
 All miners are looked at in two ways without doing anything again: whether a miner's entries are
 what its log says that came in (`misfit`), and, where an entry is not what its sender logged, which
 of the two is wrong (`contradicted`): the sender if it signed the entry, else the receiver. All
@@ -26,19 +30,21 @@ from agents.pipeline.clasp import stated
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import Passage, Signed
 from agents.pipeline.inbox import Entry, Received
-from agents.pipeline.miner_log import Event, Kind, MinerLog
+from agents.pipeline.miner_log import Event, Kind, MinerLog, Segment
 from agents.pipeline.stage import StageError
 from agents.pipeline.trail import broken
 from agents.pipeline.work import change, out_of_place, replay
 from agents.rounds.inputs import RoundInputs
-from agents.rounds.mined import Mined, read_inbox
+from agents.rounds.mined import Mined, read_inbox, read_state
 from agents.rounds.outcome import LOSS_TOLERANCE
 from agents.rounds.proof import ProofOfComputation
 from agents.rounds.stage_memory import begun
 from agents.rounds.stage_payload import as_sent
 from agents.storage.content_store import ContentStore
 from agents.training.determinism import determinism_class
+from agents.training.state import PayloadError
 from agents.verify.reexecution import Tolerances, compare
+from agents.verify.segments import compare_ends
 
 # In 1e-6 nats: fp32 rounds what a loss near 0 is the difference of that coarsely.
 _NEAR_ZERO = 10
@@ -56,40 +62,64 @@ class Verdict:
 
 
 def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentStore) -> Verdict:
-    """Do a miner's epoch again. Raises StoreError for data that can't be had."""
+    """Do a miner's epoch again, or its drawn segment. Raises StoreError for data that can't be had,
+    PayloadError for a state that changed since it was read."""
     epoch, job, node = inputs.plan.epoch, inputs.job, mined.reveal.node
     assert epoch is not None
     assert mined.log is not None and mined.gradient is not None and mined.proof is not None
+    part = mined.segment or mined.log.part(0, max(1, len(mined.log.steps)))
+    if mined.segment is not None and (wrong := misfit(epoch, mined)):
+        return Verdict(False, wrong, {})  # so an entry is at its event's place
+    first, last = part.first_event, part.first_event + len(part.events)
     entries = read_inbox(mined, job, epoch, store).entries
-    for place, entry in enumerate(entries):
+    entries = entries if mined.segment is None else entries[first:last]
+    for place, entry in enumerate(entries, first):
         wrong = _unsigned(epoch, node, mined.stage, entry, inputs.signed)
         if wrong:
             return Verdict(False, f"Entry {place}: {wrong}", {})
     before = stage_of(job, inputs.before, mined.stage)
-    work = begun(job, inputs.plan, node, before, device)
+    work, start = begun(job, inputs.plan, node, before, device), before
+    if part.index:
+        start, optimizer = read_state(mined, job, store, part.index - 1)
+        try:
+            work.go_on(start, optimizer, part.first_step)
+        except PayloadError as error:
+            return Verdict(False, f"The state before segment {part.index} is none: {error}.", {})
     try:
         replay(work, entries)
     except (StageError, WireError, FloatingPointError) as error:
-        place = len(work.events)
+        place = first + len(work.events)
         return Verdict(False, f"Entry {place} can't be executed: {error}.", {"entry": place})
     same_class = mined.proof.determinism_class == determinism_class(device)
-    odd = _first_difference(work.events, mined.log, same_class)
+    odd = _first_difference(work.events, part.events, same_class)
     if odd is not None:
+        odd += first
         return Verdict(False, f"The log differs from replay at event {odd}.", {"event": odd})
     false = _false_loss(work.losses, mined.proof, same_class)
     if false is not None:
         return Verdict(
             False, f"The loss of sample {false} is not what replay gives.", {"loss": false}
         )
-    owed = inputs.memory(node)
-    verdict = compare(
-        as_sent(job, inputs.plan, node, change(before, work.state()), owed),
-        mined.gradient,
-        same_class,
-        Tolerances(job.spec.tolerances.cosine_min, job.spec.tolerances.rel_l2_max),
-    )
-    details = {"cosine": verdict.cosine, "same_class": same_class}
+    tolerances = Tolerances(job.spec.tolerances.cosine_min, job.spec.tolerances.rel_l2_max)
+    if mined.segment is not None:
+        if same_class:
+            return Verdict(True, "Replay gives the same bits.", _details(1.0, True, mined.segment))
+        verdict = compare_ends(work, start, mined, job, store, tolerances)
+    else:
+        owed = inputs.memory(node)
+        verdict = compare(
+            as_sent(job, inputs.plan, node, change(before, work.state()), owed),
+            mined.gradient,
+            same_class,
+            tolerances,
+        )
+    details = _details(verdict.cosine, same_class, mined.segment)
     return Verdict(verdict.ok, verdict.reason, details, verdict.ok and not verdict.exact)
+
+
+def _details(cosine: float, same_class: bool, segment: Segment | None) -> dict[str, Any]:
+    found: dict[str, Any] = {"cosine": cosine, "same_class": same_class}
+    return found if segment is None else {**found, "segment": segment.index}
 
 
 def misfit(epoch: Epoch, one: Mined) -> str:
@@ -180,22 +210,27 @@ def _unsigned(epoch: Epoch, node: int, stage: int, entry: Entry, signed: Signed)
     return broken(epoch, passage, entry.trail, signed)
 
 
-def _first_difference(own: Sequence[Event], log: MinerLog, exact: bool) -> int | None:
+def _first_difference(own: Sequence[Event], told: Sequence[Event], exact: bool) -> int | None:
     """Place of the first event that replay gives otherwise. `exact`: compare what rounding decides
     too: digests of what went out, and of weights."""
-    for place, (mine, theirs) in enumerate(zip(own, log.events, strict=False)):
+    for place, (mine, theirs) in enumerate(zip(own, told, strict=False)):
         if mine != theirs if exact else _fixed(mine) != _fixed(theirs):
             return place
-    shorter = min(len(own), len(log.events))
-    return None if len(own) == len(log.events) else shorter
+    shorter = min(len(own), len(told))
+    return None if len(own) == len(told) else shorter
 
 
 def _false_loss(own: Mapping[int, float], proof: ProofOfComputation, exact: bool) -> int | None:
-    """The first sample whose stated loss replay gives otherwise. `exact`: to the last 1e-6."""
+    """The first sample whose stated loss replay gives otherwise. `exact`: to the last 1e-6.
+
+    Of a segment only the samples in it are known here.
+    """
     true = dict(stated(own))
     near = (0.0, 0) if exact else (LOSS_TOLERANCE, _NEAR_ZERO)
     for sample, loss in proof.losses:
-        if not math.isclose(loss, true[sample], rel_tol=near[0], abs_tol=near[1]):
+        if sample in true and not math.isclose(
+            loss, true[sample], rel_tol=near[0], abs_tol=near[1]
+        ):
             return sample
     return None
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,12 +27,14 @@ from agents.pipeline.clasp import PPM, Clasp, PathLoss, lies
 from agents.pipeline.credit import EpochPasses, payouts, scores, weighed
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import Passage
-from agents.pipeline.inbox import Inbox
+from agents.pipeline.inbox import Entry, Inbox
 from agents.pipeline.letters import sign_passage
 from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin, includes
 from agents.pipeline.passes import counted
 from agents.pipeline.routes import on_route, route
 from agents.pipeline.shards import Statement, flat, merge_shards
+from agents.pipeline.stage import Passed, Step
+from agents.pipeline.work import StageWork, digest
 from agents.protocol.draw import draw
 from agents.protocol.numbers import Violation
 from agents.protocol.slashing import DEFAULTS, slash_amount
@@ -47,6 +50,7 @@ from tests.stage.memory.mined_round import (
     WALLETS,
     WHERE,
     MinedRound,
+    copied,
     make_mined_round,
 )
 
@@ -587,6 +591,118 @@ def test_free_rider_sends_stale_random_or_copied_codes__it_loses(
     assert won(f"free rider, {how} codes, {where}, convicted {chance:.0%}", profit) < 0
 
 
+class HalfIdle(StageWork):
+    """The rider makes every second step up: its codes, its gradients and its weights are those of
+    before. Its log, its states and its payload fit each other, and its other steps are honest."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._old: dict[Kind, Passed] = {}
+
+    def do(self, entry: Entry) -> Passed:
+        if self.miner != RIDER:
+            return super().do(entry)
+        if entry.kind is not Kind.STEP:
+            passed = super().do(entry)
+            old = self._old.setdefault(entry.kind, passed)
+            if not self.is_idle:
+                return passed
+            event = self.events.pop()
+            self.events.append(replace(event, digest_out=digest(old.message)))
+            return old
+        if not self.is_idle:
+            return super().do(entry)
+        kept = copied(self.state() | self.optimizer())
+        passed = self._runner.do(Step())
+        for name, tensor in (self.state() | self.optimizer()).items():
+            tensor.copy_(kept[name])
+        self.stepped()
+        return passed
+
+    @property
+    def is_idle(self) -> bool:
+        return self.steps % 2 == 1
+
+
+def found_by_segment(mined: MinedRound, length: int) -> float:
+    """The share of seeds that draw a segment which shows that the rider is wrong. No other miner
+    is found wrong by any of its own."""
+    shares = {}
+    for node, work in mined.works.items():
+        wrong: dict[int, bool] = {}
+        drawn_parts = [work.log.segment(seed, length).index for seed in seeds(60)]
+        for seed, index in zip(seeds(60), drawn_parts, strict=True):
+            if index not in wrong:
+                one = mined.submit(node, audit_seed=seed)
+                wrong[index] = (
+                    reexecute(mined.inputs([one]), node, DEVICE, mined.store).label != "ok"
+                )
+        shares[node] = statistics.fmean(wrong[index] for index in drawn_parts)
+    rider = shares.pop(RIDER)
+    assert set(shares.values()) == {0.0}
+    return rider
+
+
+@pytest.mark.parametrize("length", [0, 1, 2])
+def test_free_rider_makes_half_of_its_steps_up__a_segment_finds_it_half_as_often_and_it_loses(
+    tmp_path: Path, length: int
+) -> None:
+    """It saves half of its work. Control: a whole epoch done again finds it when it is drawn."""
+    pipeline = {**PIPELINE, "segment": length} if length else PIPELINE
+    store = EmbeddedStore(tmp_path / "store")
+    mined = make_mined_round(store, work=HalfIdle, batches_per_round=30, pipeline=pipeline)
+    steps = len(mined.works[RIDER].log.steps)
+    idle = steps // 2 / steps
+    share, chance = POT / len(mined.works), DRAWN / len(mined.works)
+    if length:
+        seen = found_by_segment(mined, length)
+        assert seen == pytest.approx(idle if length == 1 else 1.0, abs=0.15)
+        chance *= seen
+    else:
+        rider = mined.submit(RIDER)
+        assert reexecute(mined.inputs([rider]), RIDER, DEVICE, mined.store).violation
+    profit = idle * share * COST / PAY - chance * (share + SLASH)
+    name = f"segments of {length}" if length else "the whole epoch"
+    assert won(f"half of {steps} steps made up, {name}, convicted {chance:.0%}", profit) < 0
+
+
+class OneFalse(StageWork):
+    """The rider does all of its work, and moves its weights as it likes in its second step."""
+
+    def do(self, entry: Entry) -> Passed:
+        if (self.miner, entry.kind, entry.sample) != (RIDER, Kind.STEP, 1):
+            return super().do(entry)
+        passed = self._runner.do(Step())
+        for tensor in self.state().values():
+            tensor.mul_(-1.0)
+        self.stepped()
+        return passed
+
+
+@pytest.mark.parametrize("length", [0, 1, 5])
+def test_poisoner_makes_one_step_false__segments_find_it_seldom_and_do_not_defend(
+    tmp_path: Path, length: int
+) -> None:
+    """What it gains is worth what a poisoned shard is. Only a whole epoch done again finds it as
+    often as it is drawn; two segments find it half as often."""
+    pipeline = {**PIPELINE, "segment": length} if length else PIPELINE
+    store = EmbeddedStore(tmp_path / "store")
+    mined = make_mined_round(store, work=OneFalse, batches_per_round=30, pipeline=pipeline)
+    steps = len(mined.works[RIDER].log.steps)
+    chance = DRAWN / len(mined.works)
+    if length:
+        seen = found_by_segment(mined, length)
+        assert seen == pytest.approx(length / steps, abs=0.15)
+        chance *= length / steps
+    else:
+        rider = mined.submit(RIDER)
+        assert reexecute(mined.inputs([rider]), RIDER, DEVICE, mined.store).violation
+    profit = POISON_WORTH - chance * (POT / len(mined.works) + SLASH)
+    name = f"segments of {length}" if length else "the whole epoch"
+    won(f"one of {steps} steps false, {name}, convicted {chance:.1%}", profit)
+    assert (profit > 0) == (length == 1)
+
+
 @pytest.mark.parametrize("how", ["reversed", "ten times", "a mate's"])
 def test_poisoner_sends_another_change_than_its_log_gives__it_loses(
     tmp_path: Path, how: str
@@ -715,8 +831,7 @@ def test_log_rewritten_after_the_draw__has_another_root__and_skipping_is_a_loss(
     assert mended == 120  # so without the root it would keep what it saved
     won(f"log rewritten, {count} of {STEPS} steps skipped, without the root", saved)
     caught = 1 - stood / 120
-    windows = STEPS + LENGTH - 1
-    assert caught == pytest.approx(min(1, (count + LENGTH - 1) / windows), abs=0.1)
+    assert caught == pytest.approx(-(-count // LENGTH) / (STEPS // LENGTH), abs=0.1)
     assert won(f"the same, with the root, {caught:.0%} caught", saved - caught * SLASH) < -8
 
 

@@ -21,7 +21,7 @@ from agents.rounds.proof import MAX_PROOF_BYTES, ProofOfComputation
 from agents.rounds.submissions import Submission, fetch, fetch_proof
 from agents.storage.errors import StoreError
 from agents.training.assignment import input_root
-from agents.training.state import PayloadError, State, model_hash
+from agents.training.state import PayloadError, State
 
 
 def read_submissions(
@@ -33,13 +33,15 @@ def read_submissions(
     invalid: frozenset[int],
     before: bytes,
     state: State | None,
+    audit_seed: bytes | None,
 ) -> list[Submission]:
     """Payload, proof and trace of every reveal; of a split model, log and entries too.
 
     `before`: hash of the round's first model. `state`: that model, None if it is not known.
+    `audit_seed`: of the round, None if it is not known.
     """
     if plan.epoch is not None:
-        return _read_mined(part, job, artefacts, plan, reveals, invalid, state)
+        return _read_mined(part, job, artefacts, plan, reveals, invalid, state, audit_seed)
     found = []
     for reveal in reveals:
         node = f"node {reveal.node}"
@@ -63,6 +65,7 @@ def _read_mined(
     reveals: Sequence[Reveal],
     invalid: frozenset[int],
     state: State | None,
+    audit_seed: bytes | None,
 ) -> list[Submission]:
     assert plan.epoch is not None
     found: list[Submission] = []
@@ -71,9 +74,9 @@ def _read_mined(
         artefacts.name(reveal.proof, f"proof of node {reveal.node}")
         stage = plan.epoch.stage_of(reveal.node)
         start = {} if stage is None or state is None else stage_of(job, state, stage)
-        mined = fetch_mined(reveal, job, artefacts, plan, model_hash(start))
+        mined = fetch_mined(reveal, job, artefacts, plan, start, audit_seed)
         found.append(mined)
-        part.counts["artefacts"] = part.counts.get("artefacts", 0) + 4
+        part.counts["artefacts"] = part.counts.get("artefacts", 0) + 4 + len(mined.states)
         if mined.reason and not mined.unavailable:
             sentence = f"node {reveal.node}: {mined.reason}."
             if reveal.node in invalid:

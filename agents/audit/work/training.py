@@ -114,8 +114,10 @@ class Training:
         assert self.job is not None
         submissions: list[Submission] = []
         if full:
-            place = (plan, reveals, standing.invalid, opened.prev_model)
-            submissions = read_submissions(part, self.job, self._artefacts, *place, self.state)
+            place = (plan, reveals, standing.invalid, opened.prev_model, self.state)
+            segments = bool(self.job.spec.segment)
+            drawn = audit_seed(self._record, part.round_id, False) if segments else None
+            submissions = read_submissions(part, self.job, self._artefacts, *place, drawn)
         report = self._read_report(part, standing)
         outcome = None
         if full and report is not None and self.job.sealed:

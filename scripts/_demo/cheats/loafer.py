@@ -18,7 +18,6 @@ from agents.runtime.context import Context
 from agents.storage.content_store import ContentStore
 from agents.storage.several import open_stores
 from agents.trainer import Trainer
-from agents.training.state import model_hash
 
 _STEP = 1e-4  # how far each number moves in a step
 _LOSS = 3.0
@@ -32,10 +31,7 @@ class IdleWork(StageWork):
         if entry.kind is Kind.STEP:
             for tensor in self.state().values():
                 tensor.add_(_STEP * torch.randn(tensor.shape))
-            before, self._state = self._state, model_hash(self.state())
-            self.events.append(Event(Kind.STEP, self.steps, before, self._state))
-            self.waiting.clear()
-            self.passes, self.steps = 0, self.steps + 1
+            self.stepped()
             return Passed()
         forward = entry.kind is Kind.FORWARD
         if forward:

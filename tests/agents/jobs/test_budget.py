@@ -180,6 +180,9 @@ def test_a_stage_is_counted_by_hand() -> None:
     table = cut(fixed)
     assert table is not None
     assert stage_needs(fixed, table, 0, shapes).weights == 4 * (5 * 220 + 256 * 64)
+    # A verifier has a published state as a file and as tensors, three numbers of each weight.
+    parts = spec_of(model=model, mode="pipeline", pipeline={**block, "segment": 2})
+    assert stage_needs(parts, slices, 0, shapes).weights == 4 * (5 + 6) * 220
 
 
 def test_the_machine_has_memory() -> None:

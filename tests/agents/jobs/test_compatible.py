@@ -32,12 +32,18 @@ FREE = {
 MUON = {"optimizer": {"inner": "muon", "batch_size": 2, "seq_len": 16}}
 KEPT = {"batch_size": 2, "seq_len": 16, "inner_state": "kept"}
 UNTIED = {**tiny_model(16, 24, 16, layers=2), "tie_embeddings": False}
-PIPELINE = {
+PIPELINE: dict[str, Any] = {
     "mode": "pipeline",
     "score": "backward_passes",
     "model": UNTIED,
     "pipeline": {"layers": [1, 1], "boundary_options": {"width": 4}},
 }
+
+
+def pipelined(**block: Any) -> dict[str, Any]:
+    return {**PIPELINE, "pipeline": {**PIPELINE["pipeline"], **block}}
+
+
 AGGREGATE = {**NOISE, "privacy": "aggregate"}
 
 
@@ -142,6 +148,10 @@ def unlike_shapes(job: JobContext) -> list[str]:
         ({**PIPELINE, "pipeline": {"layers": [1, 1], "boundary": "wall"}}, "no boundary 'wall'"),
         ({**PIPELINE, "model": {**UNTIED, "tie_embeddings": True}}, "tie_embeddings must be"),
         (
+            pipelined(segment=2, sharing={"full_every": 2, "codec": "polytope"}),
+            'segment does not go with pipeline.sharing by codec "polytope"',
+        ),
+        (
             {**PIPELINE, "model": {**UNTIED, "kind": "transformers", "config_cid": "b" + "a" * 58}},
             'only models of kind "llama" are cut',
         ),
@@ -168,6 +178,9 @@ def test_a_bad_combination_is_refused_with_the_reason(
         {"optimizer": KEPT, "precision": "bf16", "classes": ["abacus"]},
         PIPELINE,
         {**PIPELINE, "score": "clasp", "score_options": {"threshold": 6.0}},
+        pipelined(segment=2),
+        pipelined(segment=2, sharing={"full_every": 1, "codec": "polytope"}),
+        pipelined(segment=2, sharing={"full_every": 2}),
         FREE,
         {**FREE, "codec": "demo", "merge": "demo_sign"},
         {**FREE, "codec": "demo", **STEPS},
@@ -176,6 +189,15 @@ def test_a_bad_combination_is_refused_with_the_reason(
 )
 def test_these_combinations_are_accepted(tiny: HonestRound, changes: dict[str, Any]) -> None:
     assert context(tiny, **changes).spec.codec == changes.get("codec", "dense")
+
+
+def test_a_segment_says_what_it_lets_by_and_where_it_saves_nothing(tiny: HonestRound) -> None:
+    assert not [w for w in context(tiny, **PIPELINE).warnings if "segment" in w]
+    for segment, words in ((2, "one false step is found once in n draws"), (500, "no shorter")):
+        (found,) = (
+            w for w in context(tiny, **pipelined(segment=segment)).warnings if "segment" in w
+        )
+        assert words in found
 
 
 def test_an_accepted_blinded_merge_is_a_warning_with_the_figure(tiny: HonestRound) -> None:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A log has one order, one spelling and one root; an audit meets every step equally often."""
+"""A log has one order, one spelling and one root; an audit meets every pass equally often."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.pipeline import miner_log
-from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin, includes, leaf
+from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin, Segment, includes, leaf
 from agents.training.state import PayloadError
 
 ORIGIN = Origin(miner=7, epoch=2, stage=1, state=keccak(b"start"))
@@ -140,31 +139,53 @@ def test_a_log_that_is_too_long_or_anothers_is_refused_unread() -> None:
         MinerLog.from_bytes(raw, replace(ORIGIN, miner=8))
 
 
-def drawn(told: MinerLog, length: int, monkeypatch: pytest.MonkeyPatch) -> Sequence[range]:
-    """The steps of each segment that a word can draw, each word once."""
+def drawn(told: MinerLog, length: int, monkeypatch: pytest.MonkeyPatch) -> list[Segment]:
+    """The segment of each word that can be drawn, each word once."""
     found = []
-    for value in range(len(told.steps) + length - 1):
+    for value in range(max(1, told.backward_passes)):
         monkeypatch.setattr(miner_log, "word", lambda *_, value=value: value)
-        part = told.segment(bytes(32), length)
-        steps = [event.number for event in part.events if event.kind is Kind.STEP]
-        assert steps[0] == part.first_step
-        assert part.events == told.events[part.first_event :][: len(part.events)]
-        assert part.before == told.events[told.steps[steps[0]]].digest_in
-        assert part.after == told.events[told.steps[steps[-1]]].digest_out
-        found.append(range(steps[0], steps[-1] + 1))
+        found.append(told.segment(bytes(32), length))
     return found
 
 
-@pytest.mark.parametrize("length", [1, 3, 9])
-def test_every_step_is_audited_with_the_same_probability(length, monkeypatch) -> None:
-    segments = drawn(long_log(5), length, monkeypatch)
-    assert Counter(step for part in segments for step in part) == dict.fromkeys(range(5), length)
+@pytest.mark.parametrize("length", [1, 3, 5, 9])
+def test_every_segment_is_drawn_as_often_as_it_has_passes(length, monkeypatch) -> None:
+    """Steps of one and of two passes alternate."""
+    two = "f{0} b{0} f{1} b{1} s"
+    told = log(" ".join((two if n % 2 else "f{0} b{0} s").format(n, n + 9) for n in range(5)))
+    assert told.backward_passes == 7
+    words = drawn(told, length, monkeypatch)
+    for index, times in Counter(part.index for part in words).items():
+        part = told.part(index, length)
+        assert times == sum(event.kind is Kind.BACKWARD for event in part.events)
+        assert part in words
+    assert len({part.index for part in words}) == -(-5 // length)
 
 
-def test_a_segment_begins_after_a_step_and_ends_with_one() -> None:
-    told = log("f1 f2 b2 s f3 b3 s f4 b4")
-    seeds = [bytes([n]) * 32 for n in range(40)]
-    found = {told.segment(seed, 1).events for seed in seeds}
-    assert found == {told.events[:4], told.events[4:7]}
-    with pytest.raises(ValueError, match="no STEP"):
-        log("f1 b1").segment(bytes(32), 1)
+@pytest.mark.parametrize("length", [1, 2, 3, 9])
+def test_segments_are_a_log_cut_in_pieces(length: int) -> None:
+    """What follows the last step is in the last one."""
+    told = log("f1 f2 b2 s f3 b3 s f4 b4 s f5")
+    parts = [told.part(index, length) for index in range(-(-3 // length))]
+    assert tuple(event for part in parts for event in part.events) == told.events
+    for part in parts:
+        assert told.events[part.first_event :][: len(part.events)] == part.events
+        assert part.first_step == part.index * length
+        assert part.end_step == min(3, part.first_step + length)
+    assert [part.ends for part in parts] == [*[False] * (len(parts) - 1), True]
+
+
+def test_the_state_after_a_step_is_the_one_that_it_says() -> None:
+    told = log("f1 b1 s f2 b2 s")
+    assert told.state_after(0) == told.origin.state
+    assert told.state_after(1) == told.events[told.steps[0]].digest_out
+    assert told.state_after(2) == told.state
+
+
+@pytest.mark.parametrize("order", ["", "f1", "f1 b1"])
+def test_a_log_without_a_step_is_one_segment(order: str) -> None:
+    part = log(order).segment(bytes(32), 3)
+    assert (part.index, part.end_step, part.ends) == (0, 0, True)
+    assert part.events == log(order).events
+    with pytest.raises(ValueError, match="at least one step"):
+        log("f1 b1 s").segment(bytes(32), 0)

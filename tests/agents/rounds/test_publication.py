@@ -10,8 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch import ones
 
-from agents.rounds.publication import Publication
+from agents.pipeline.checkpoint import States
+from agents.rounds.publication import STATES, Publication
 from agents.runtime.commitments import Commitments
 from agents.runtime.journal import Journal
 from agents.runtime.logs import open_log
@@ -73,6 +75,23 @@ def test_all_artefacts_are_published_once(stage: Stage, tmp_path: Path) -> None:
     publication.want(NAME)
     publication.step()
     assert stage.log.read_text().count("published") == 1
+
+
+def test_a_miners_states_are_published_with_the_rest_and_forgotten_with_it(
+    stage: Stage, tmp_path: Path
+) -> None:
+    store, states = (
+        open_store(str(tmp_path / "store")),
+        States(stage.commitments.path(NAME, STATES)),
+    )
+    states.put(2, {"w": ones(3)})
+    named = [*states.named(1), states.end({"w": ones(4)})]
+    publication = stage.publication(store)
+    publication.want(NAME)
+    stage.step_until(publication, lambda: "published" in stage.log.read_text())
+    assert all(store.has(cid) for cid in named)
+    stage.commitments.forget("submission-1-2-")
+    assert states.paths() == []
 
 
 def test_a_store_that_is_down_is_tried_again(stage: Stage, tmp_path: Path) -> None:

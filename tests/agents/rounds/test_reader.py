@@ -10,12 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from eth_utils import keccak
 
 from agents.pipeline.inbox import Inbox
 from agents.protocol.draw_chance import Exposure, lasting_loss
 from agents.protocol.network import operators_after
 from agents.protocol.numbers import ZERO_DIGEST, ZOO
 from agents.protocol.slashing import DEFAULTS, Row
+from agents.rounds.mined import Mined
 from agents.rounds.models import Models
 from agents.rounds.reader import RoundReader
 from agents.runtime.contracts import Event
@@ -25,6 +27,7 @@ from agents.training.assignment import assign, input_root
 from agents.training.state import model_hash
 from agents.verify.spot_checks import reexecute
 from tests.stage.memory.honest_round import (
+    AUDIT_SEED,
     DEVICE,
     NODES,
     SEED,
@@ -33,7 +36,14 @@ from tests.stage.memory.honest_round import (
     HonestRound,
     make_honest_round,
 )
-from tests.stage.memory.mined_round import MINERS, WALLETS, WHERE, MinedRound
+from tests.stage.memory.mined_round import (
+    MINERS,
+    PIPELINE,
+    WALLETS,
+    WHERE,
+    MinedRound,
+    make_mined_round,
+)
 
 
 @pytest.fixture
@@ -291,6 +301,50 @@ class Rounds(dict[int, Any]):
     """The rounds of `ChainFacts`, with the contract's address."""
 
     address = WHERE["verifyingContract"]
+
+
+class Drawing(ChainFacts):
+    """A chain with an audit seed, and the operators of its miners."""
+
+    deployment = SimpleNamespace(chain_id=WHERE["chainId"])
+
+    def operators_at(self, nodes: Sequence[int], block: int) -> dict[int, str]:
+        return {node: WALLETS[node].address for node in nodes}
+
+    def seed(self, job_id: int, round_id: int, round_: Any, audit: bool = False) -> bytes | None:
+        found: bytes | None = round_.audit_seed if audit else round_.seed
+        return found
+
+
+def test_all_who_read_a_round_read_the_same_segment_once_its_seed_is_known(tmp_path: Path) -> None:
+    """A verifier, and a committee member whose inputs hold no sign."""
+    mined = make_mined_round(
+        EmbeddedStore(tmp_path / "store"),
+        pipeline={**PIPELINE, "segment": 1},
+        batches_per_round=14,
+    )
+    _, facts, _, store = opened(mined)
+    chain = Drawing(mined.published, revealed=facts.revealed)
+    reader, view = RoundReader(chain, store, DEVICE), chain.open(1, SEED, MINERS)
+    chain.rounds = Rounds(chain.rounds)
+    seed, view.round.audit_seed = AUDIT_SEED, None
+    assert all(one.unavailable for one in reader.submissions(view))
+    found = {}
+    for drawn in (seed, keccak(text="after a reorg"), seed):
+        view.round.audit_seed = drawn
+        submissions = reader.submissions(view)
+        asked = reader.inputs(view, submissions)
+        assert asked is not None and asked.audit_seed == ZERO_DIGEST
+        for one in asked.submissions:
+            assert isinstance(one, Mined) and one.segment is not None
+            log = mined.works[one.reveal.node].log
+            assert one.segment == log.segment(drawn, 1)
+        found[drawn] = [one.segment for one in asked.submissions if isinstance(one, Mined)]
+    assert len({*map(str, found.values())}) == 2
+    outcome = reader.outcome(view, submissions)
+    reader.publish(outcome)
+    for one in submissions:
+        assert isinstance(one, Mined) and {*one.states} <= store.pinned
 
 
 def test_a_key_that_was_changed_after_the_round_opened_does_not_undo_its_signatures(

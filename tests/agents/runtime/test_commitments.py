@@ -115,3 +115,18 @@ def test_only_what_is_asked_for_is_forgotten(kept: Commitments, journal: Journal
     left = sorted(path.name for path in folder.glob("task-*"))
     assert left == ["task-12-5-ab.payload", "task-12-5-ab.trace"]
     kept.forget("task-99-")
+
+
+def test_what_was_written_and_never_committed_to_is_swept(
+    kept: Commitments, tmp_path: Path
+) -> None:
+    """Such as a miner's states, if it died at work and came back to another round."""
+    kept.keep("task-1-2-ab", {"what": "w"}, {"payload": b"kept"})
+    left = ["task-1-2-cd.state-1", "task-1-3-ab.state-1", "task-1-3-ab.state-end"]
+    spared = ["task-1-4-ab.state-1", "task-11-2-cd.state-1", "epoch-1-2.entries"]
+    for name in (*left, *spared):
+        (tmp_path / name).write_bytes(b"state")
+    kept.sweep("task-1-", "task-1-4-ab")
+    assert not any((tmp_path / name).exists() for name in left)
+    assert all((tmp_path / name).exists() for name in spared)
+    assert kept.path("task-1-2-ab", "payload").read_bytes() == b"kept"

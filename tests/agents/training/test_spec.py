@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -167,6 +168,17 @@ def test_a_spec_without_classes_has_the_bytes_from_before_there_were_any() -> No
     spec = demo_spec(DATA, classes=["torch=0;device=abacus"])
     assert JobSpec.from_bytes(spec.to_bytes()) == spec
     assert spec.classes == ("torch=0;device=abacus",)
+
+
+def test_a_pipeline_without_segments_has_the_bytes_from_before_there_were_any() -> None:
+    block: dict[str, Any] = {"layers": [1, 1]}
+    assert b"segment" not in demo_spec(DATA, mode="pipeline", pipeline=block).to_bytes()
+    spec = demo_spec(DATA, mode="pipeline", pipeline={**block, "segment": 4})
+    assert JobSpec.from_bytes(spec.to_bytes()) == spec and spec.segment == 4
+    assert demo_spec(DATA).segment == 0
+    for wrong in (-1, 65_537, 1.5, True):
+        with pytest.raises(SpecError, match=r"pipeline\.segment"):
+            demo_spec(DATA, mode="pipeline", pipeline={**block, "segment": wrong})
 
 
 @pytest.mark.parametrize("batches", [96, 65_537])

@@ -9,7 +9,7 @@ letter is. A miner cheats either in what it sends (`sent` of `work_through`) or 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from eth_account import Account
 from eth_utils import keccak
 
 from agents.pipeline import assignment as seating
+from agents.pipeline.checkpoint import published
 from agents.pipeline.clasp import stated
 from agents.pipeline.hand_over import Passage
 from agents.pipeline.inbox import Entry, Inbox
@@ -36,9 +37,17 @@ from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import task_id
 from agents.training.determinism import determinism_class
 from agents.training.spec import Hyperparameters
-from agents.training.state import State, model_hash
+from agents.training.state import State, model_hash, save_state
 from agents.verify.spot_checks import RoundInputs
-from tests.stage.memory.honest_round import DEVICE, JOB, ROUND, SEED, TinyJob, make_tiny_job
+from tests.stage.memory.honest_round import (
+    AUDIT_SEED,
+    DEVICE,
+    JOB,
+    ROUND,
+    SEED,
+    TinyJob,
+    make_tiny_job,
+)
 from tests.stage.memory.tiny_specs import tiny_model
 
 MINERS = (2, 3, 5, 7, 8, 9)
@@ -84,11 +93,15 @@ class MinerWork:
     log: MinerLog
     change: State
     losses: tuple[tuple[int, int], ...]
+    states: tuple[State, ...] = ()
+    last: State = field(default_factory=dict)
+    optimizer: State = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What a miner publishes. `root`: what it committed to as the log's."""
+    """What a miner publishes. `root`: what it committed to as the log's. `states`, `weights`,
+    `optimizer`: as the proof names them, where epochs are audited by segments."""
 
     payload: bytes
     trace: bytes
@@ -98,6 +111,9 @@ class Shown:
     busy_ms: int | None = None
     determinism: str = ""
     memory: int | None = None
+    states: tuple[bytes, ...] = ()
+    weights: bytes | None = None
+    optimizer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -114,11 +130,25 @@ class MinedRound(TinyJob):
         """What a miner publishes that is honest about what it did."""
         work = self.works[node]
         log, inbox = work.log, Inbox(work.entries).to_bytes()
-        return Shown(self.encode(work.change), log.to_bytes(), log.root(), inbox, work.losses)
+        shown = Shown(self.encode(work.change), log.to_bytes(), log.root(), inbox, work.losses)
+        if not self.job.spec.segment or not log.steps:
+            return shown
+        optimizer = model_hash(work.optimizer).hex()
+        states = tuple(save_state(state) for state in work.states)
+        last = save_state(work.last)
+        return replace(shown, states=states, weights=last, optimizer=optimizer)
 
-    def submit(self, node: int, missing: str = "", **changes: Any) -> Mined:
+    def submit(
+        self,
+        node: int,
+        missing: str = "",
+        withheld: Collection[int] = (),
+        audit_seed: bytes = AUDIT_SEED,
+        **changes: Any,
+    ) -> Mined:
         """Publish and fetch again. `changes`: fields of `Shown`. `missing`: the field of the one
-        that is not published."""
+        that is not published. `withheld`: places of states that are not; -1 for the last weights.
+        """
         shown = replace(self.shown(node), **changes)
         if missing:
             shown = replace(shown, **{missing: f"never published: {missing}".encode()})
@@ -135,7 +165,15 @@ class MinedRound(TinyJob):
             inbox=cid_of_bytes(shown.inbox),
             losses=shown.losses,
             memory=shown.memory,
+            states=tuple(map(cid_of_bytes, shown.states)),
+            weights=None if shown.weights is None else cid_of_bytes(shown.weights),
+            optimizer=shown.optimizer,
         ).to_bytes()
+        for place, state in enumerate(shown.states):
+            if place not in withheld:
+                self.store.put_bytes(state)
+        if shown.weights is not None and -1 not in withheld:
+            self.store.put_bytes(shown.weights)
         for name in {"payload", "trace", "inbox"} - {missing}:
             self.store.put_bytes(getattr(shown, name))
         self.store.put_bytes(proof)
@@ -148,15 +186,15 @@ class MinedRound(TinyJob):
             trace_root=shown.root,
             proof=digests[1],
         )
-        return self.fetch(reveal)
+        return self.fetch(reveal, audit_seed)
 
-    def fetch(self, reveal: Reveal) -> Mined:
+    def fetch(self, reveal: Reveal, audit_seed: bytes | None = AUDIT_SEED) -> Mined:
         """`submit` without publishing."""
         epoch = self.plan.epoch
         assert epoch is not None
         stage = epoch.stage_of(reveal.node)
-        start = b"" if stage is None else model_hash(stage_before(self, stage))
-        return fetch_mined(reveal, self.job, self.store, self.plan, start)
+        before = {} if stage is None else stage_before(self, stage)
+        return fetch_mined(reveal, self.job, self.store, self.plan, before, audit_seed)
 
     def honest(self, without: Collection[int] = ()) -> list[Mined]:
         return [self.submit(node) for node in sorted(self.works.keys() - set(without))]
@@ -167,6 +205,10 @@ class MinedRound(TinyJob):
     def inputs(self, submissions: Sequence[Submission], sample: int = 0) -> RoundInputs:
         """What a verifier's spot checks start from; `sample`: how many miners are drawn."""
         return replace(self.inputs_of(self.plan, submissions, sample=sample), signed=signed)
+
+
+def copied(state: State) -> State:
+    return {name: tensor.clone() for name, tensor in state.items()}
 
 
 def stage_before(tiny: TinyJob, stage: int) -> State:
@@ -192,22 +234,28 @@ def make_mined_round(
     miners: Sequence[int] = MINERS,
     died: Collection[int] = (),
     sent: Sent = as_it_is,
+    work: type[StageWork] = StageWork,
     **changes: Any,
 ) -> MinedRound:
     """Publish the job and do everybody's work once; see `work_through`."""
     tiny, plan = make_mined_job(store, miners, **changes)
-    works = work_through(tiny, plan, died, sent)
+    works = work_through(tiny, plan, died, sent, work)
     return MinedRound(store, tiny.published, tiny.job, tiny.before, plan, works)
 
 
 def work_through(
-    tiny: TinyJob, plan: Plan, died: Collection[int] = (), sent: Sent = as_it_is
+    tiny: TinyJob,
+    plan: Plan,
+    died: Collection[int] = (),
+    sent: Sent = as_it_is,
+    work: type[StageWork] = StageWork,
 ) -> dict[int, MinerWork]:
     """The epoch, one sample after the other. `died`: miners that were never there: others do their
-    samples. `sent`: what a sender sends, and signs, of what it made and logs."""
+    samples. `sent`: what a sender sends, and signs, of what it made and logs. `work`: what executes
+    entries."""
     epoch = plan.epoch
     assert epoch is not None
-    start = partial(_AtWork, tiny, plan, sent)
+    start = partial(_AtWork, tiny, plan, sent, work)
     at_work = {node: start(node) for stage in epoch.stages for node in stage if node not in died}
     for sample in epoch.samples:
         way = [at_work[node] for node in epoch.route(sample, died)]
@@ -222,7 +270,9 @@ def work_through(
 class _AtWork:
     """A live miner without post, disk and clock."""
 
-    def __init__(self, tiny: TinyJob, plan: Plan, sent: Sent, node: int) -> None:
+    def __init__(
+        self, tiny: TinyJob, plan: Plan, sent: Sent, work: type[StageWork], node: int
+    ) -> None:
         job, epoch = tiny.job, plan.epoch
         assert job.slices is not None and job.spec.pipeline is not None and epoch is not None
         stage = epoch.stage_of(node)
@@ -231,8 +281,12 @@ class _AtWork:
         self._before = stage_before(tiny, stage)
         self._most = job.spec.pipeline.local_batch
         hyper = Hyperparameters.of(job.spec, plan.step)
-        self._work = StageWork(
-            *(job.slices, epoch, node, self._before, hyper, job.data.batch, self._most)
+        self._states: list[State] = []
+        self._work_segment = job.spec.segment
+        self._work = work(
+            *(job.slices, epoch, node, self._before, hyper, job.data.batch, self._most),
+            segment=job.spec.segment,
+            keep=lambda steps, state: self._states.append(copied(state)),
         )
         self._entries: list[Entry] = []
 
@@ -253,11 +307,13 @@ class _AtWork:
     def finish(self) -> MinerWork:
         if self._work.passes:
             self._execute(Entry(Kind.STEP, self._work.steps))
-        made = {name: tensor.clone() for name, tensor in self._work.state().items()}
+        made, optimizer = copied(self._work.state()), copied(self._work.optimizer())
         update = change(self._before, made)
-        log = self._work.log()
+        log, segment = self._work.log(), self._work_segment
         losses = stated(self._work.losses)
-        return MinerWork(self.node, self._work.stage, tuple(self._entries), log, update, losses)
+        due = published(len(log.steps), segment) if segment else 0
+        place = self.node, self._work.stage, tuple(self._entries), log, update, losses
+        return MinerWork(*place, tuple(self._states[:due]), made, optimizer)
 
     def _execute(self, entry: Entry) -> bytes | None:
         self._entries.append(entry)
