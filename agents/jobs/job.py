@@ -32,13 +32,13 @@ from agents.mechanisms.privacy.aggregate import Aggregate
 from agents.mechanisms.privacy.gaussian import Gaussian
 from agents.mechanisms.score import Score
 from agents.mechanisms.verify import Verification
-from agents.pipeline.checkpoint import optimizer_shapes
 from agents.protocol.network import Network
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError
 from agents.training.data import MAX_MANIFEST_BYTES, Dataset, DataSource, Reader
 from agents.training.documents import DataError
 from agents.training.flat import FlatModel
+from agents.training.inner_state import optimizer_shapes
 from agents.training.model import init_state, template
 from agents.training.sealed_data import key_for, open_sealed
 from agents.training.slices import Slices, init_stages, stage_template

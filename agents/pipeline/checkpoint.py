@@ -22,13 +22,6 @@ from torch import Tensor
 
 from agents.storage.cid import cid_of_file
 from agents.storage.durable import PRIVATE_MODE, atomic_file
-from agents.training import optimizers
-from agents.training.flat import FlatModule
-from agents.training.inner_state import shapes_of
-from agents.training.model import hidden_matrices
-from agents.training.on_meta import shapes_only
-from agents.training.slices import Slices, Stage
-from agents.training.spec import Hyperparameters
 from agents.training.state import Shapes, State
 
 _DOMAIN = b"menagerie stage state 1\0"
@@ -62,15 +55,6 @@ def joined_shapes(weights: Shapes, optimizer: Shapes) -> Shapes:
     """The shapes of `joined`."""
     first = {_WEIGHTS + name: shape for name, shape in weights.items()}
     return first | {_OPTIMIZER + name: shape for name, shape in optimizer.items()}
-
-
-def optimizer_shapes(slices: Slices, index: int, hyper: Hyperparameters) -> Shapes:
-    """The tensors of a stage's optimizer, in no memory."""
-    choice = optimizers.chosen(hyper.inner, hyper.inner_options)
-    with shapes_only():
-        stage = Stage(slices, index)
-        net = FlatModule(stage, "meta", hidden_matrices(slices.spec.kind, stage))
-        return shapes_of(choice.start(net, hyper, 1))
 
 
 def write(path: Path, state: Mapping[str, Tensor]) -> None:

@@ -11,7 +11,10 @@ from __future__ import annotations
 import torch
 
 from agents.training.flat import FlatModule
+from agents.training.model import hidden_matrices
+from agents.training.on_meta import shapes_only
 from agents.training.optimizers import InnerSteps, chosen
+from agents.training.slices import Slices, Stage
 from agents.training.spec import Hyperparameters, JobSpec
 from agents.training.state import PayloadError, Shapes, State, check_state
 
@@ -28,6 +31,15 @@ def shapes_for(net: FlatModule, spec: JobSpec) -> Shapes:
     """Those of a job's inner optimizer on its network."""
     inner = chosen(spec.optimizer.inner, spec.optimizer.inner_options)
     return shapes_of(inner.start(net, Hyperparameters.of(spec, 0), 1))
+
+
+def optimizer_shapes(slices: Slices, index: int, hyper: Hyperparameters) -> Shapes:
+    """The tensors of a stage's optimizer, in no memory."""
+    choice = chosen(hyper.inner, hyper.inner_options)
+    with shapes_only():
+        stage = Stage(slices, index)
+        net = FlatModule(stage, "meta", hidden_matrices(slices.spec.kind, stage))
+        return shapes_of(choice.start(net, hyper, 1))
 
 
 def seen(steps: InnerSteps, count: int) -> State:

@@ -13,7 +13,6 @@ from agents.pipeline.checkpoint import (
     States,
     joined,
     joined_shapes,
-    optimizer_shapes,
     parted,
     published,
     state_hash,
@@ -23,6 +22,7 @@ from agents.pipeline.inbox import Entry
 from agents.pipeline.miner_log import Kind
 from agents.pipeline.work import Keep, StageWork, replay
 from agents.storage.cid import cid_of_bytes
+from agents.training.inner_state import optimizer_shapes
 from agents.training.slices import init_stage
 from agents.training.spec import Hyperparameters
 from agents.training.state import (

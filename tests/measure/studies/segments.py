@@ -31,10 +31,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from agents.pipeline.checkpoint import joined, joined_shapes, optimizer_shapes, write
+from agents.pipeline.checkpoint import joined, joined_shapes, write
 from agents.pipeline.inbox import max_inbox_bytes
 from agents.pipeline.stage import Backward, Forward, StageRunner, Step
 from agents.storage.embedded import EmbeddedStore
+from agents.training.inner_state import optimizer_shapes
 from agents.training.slices import init_stage, stage_template
 from agents.training.spec import Hyperparameters
 from agents.training.state import load_state, model_hash
