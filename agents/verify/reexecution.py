@@ -29,6 +29,7 @@ takes (`agents.jobs.classes`) leaves it no class to hide in.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -79,6 +80,8 @@ def compare(
     length, gap = norm(own), distance(own, revealed)
     rel_l2 = gap / length if length else (0.0 if gap == 0 else float("inf"))
     angle = 1.0 if exact else cosine(own, revealed)
+    if math.isnan(angle) or math.isnan(rel_l2):  # a replay that is not finite is near nothing
+        angle, rel_l2 = 0.0, float("inf")
     ok, reason = _judge(exact, angle, rel_l2, same_class, tolerances)
     if ok and same_class and own_steps is not None and revealed_steps is not None:
         if len(own_steps) != len(revealed_steps):

@@ -77,6 +77,12 @@ def test_across_classes_direction_and_length_both_count(revealed, part):
     assert not compare(OWN, near, False, Tolerances(cosine_min=0.9999, rel_l2_max=0.03)).ok
 
 
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_a_replay_that_is_not_finite_is_near_nothing(broken):
+    verdict = compare(vector(3.0, broken, 4.0), vector(3.0, 0.0, 4.0), False, LIMITS)
+    assert not verdict.ok and "cosine 0.000000, relative L2 inf" in verdict.reason
+
+
 def test_a_reference_of_zeros_is_matched_by_zeros_only():
     zero = vector(0.0, 0.0, 0.0)
     assert compare(zero, vector(0.0, -0.0, 0.0), False, LIMITS).rel_l2 == 0.0
