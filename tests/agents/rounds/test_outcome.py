@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from agents.jobs.job import JobContext
+from agents.pipeline.pace import FULL
 from agents.protocol.structs import Proposal
 from agents.rounds.outcome import LOSS_TOLERANCE, WORST_LOSS, Outcome, _gain, disagreements
 from agents.rounds.plan import Plan
@@ -173,6 +174,7 @@ REPORT_CHANGES: dict[str, Any] = {
     "val_loss_before": 0.5,
     "val_loss": 0.5,
     "shards": OTHER_CID,
+    "weights": [(1, FULL)],
 }
 LINE_CHANGES: dict[str, Any] = {
     "node": 77,
