@@ -326,8 +326,7 @@ def test_a_daemon_that_stalls_is_unavailable(
         started = time.monotonic()
         with pytest.raises(StoreUnavailable, match="did not answer in time"):
             store.get(cid_of_bytes(SMALL), LIMIT)
-        # By default it would search for 60 s. A machine at work may stand still for some seconds.
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 5
 
 
 def test_credentials_are_sent_and_never_shown(kubo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
