@@ -97,17 +97,3 @@ def _parts(miners: Sequence[int], weights: Weights | None) -> list[int]:
         raise ValueError("A miner's weight is at least 1.")
     common = gcd(*parts)
     return [part // common for part in parts]
-
-
-def on_route(
-    seed: bytes,
-    samples: Iterable[int],
-    stages: Sequence[Sequence[int]],
-    miner: int,
-    absent: Collection[int] = (),
-) -> set[int]:
-    """The samples of a log that its miner was drawn for; passes of all others earn nothing.
-
-    `samples`: numbers that the epoch hands out; the caller leaves out what is none of them.
-    """
-    return {sample for sample in samples if miner in route(seed, sample, stages, absent)}
