@@ -31,7 +31,7 @@ from agents.pipeline.inbox import Entry, Inbox
 from agents.pipeline.letters import sign_passage
 from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin, includes
 from agents.pipeline.passes import counted
-from agents.pipeline.routes import on_route, route
+from agents.pipeline.routes import route
 from agents.pipeline.shards import Statement, flat, merge_shards
 from agents.pipeline.stage import Passed, Step
 from agents.pipeline.work import StageWork, digest
@@ -218,7 +218,7 @@ def clique_pay(extra: int, drawn: bool) -> float:
         if miner in CLIQUE:
             others = [sample for sample in range(SAMPLES) if sample not in claimed]
             claimed |= set(others[:extra])
-        counted = on_route(SEED, claimed, STAGES, miner) if drawn else claimed
+        counted = {one for one in claimed if miner in paths()[one]} if drawn else claimed
         # Friends confirm one another, so every check of a pass between them finds it right.
         records.append(EpochPasses(miner, 0, len(counted), len(counted), len(counted)))
     return pay(scores(records, 0, 1), CLIQUE)
