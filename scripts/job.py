@@ -452,11 +452,11 @@ def _paid(contracts: Contracts, terms: Any, fields: dict[str, Any], given: dict[
 
     try:
         redone = verify.get(str(fields.get("verify", "reexecution"))).redone
-    except ValueError as error:
+        if given["verifiers_cut"] is not None or not redone:
+            return terms
+        return fairly_paid(numbers_of(contracts.network(), terms, fields)).terms
+    except ValueError as error:  # a verification or a pipeline that there is not
         raise click.ClickException(str(error)) from None
-    if given["verifiers_cut"] is not None or not redone:
-        return terms
-    return fairly_paid(numbers_of(contracts.network(), terms, fields)).terms
 
 
 @cli.command(cls=ConnectedProviderCommand)

@@ -13,10 +13,13 @@ the smallest with
     v P / V >= g r c t,   g = `WORTH`.
 
 Trainers have what verifiers don't, so t falls as v grows. Amounts are in 1e-18 ZOO.
+
+Where a pipeline's epochs are audited by segments, a drawn miner's work is one segment of it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -26,6 +29,7 @@ from agents.jobs.deterrence import Checking
 from agents.protocol.draw_chance import exposures, lasting_loss
 from agents.protocol.numbers import BPS
 from agents.protocol.slashing import Row
+from agents.training.spec import PipelineSpec
 
 WORTH = Fraction(5, 4)
 """How many times its cost a verifier's pay is at the least cut."""
@@ -49,6 +53,7 @@ class Duty:
         retain_rounds: rounds whose pay is retained of each.
         rounds: of the job.
         verifiers: that share the cut.
+        part: of a drawn trainer's work, that is done again.
     """
 
     reward: int
@@ -60,6 +65,7 @@ class Duty:
     retain_rounds: int
     rounds: int
     verifiers: int
+    part: Fraction = Fraction(1)
 
     @property
     def trainer_pay(self) -> int:
@@ -84,7 +90,7 @@ class Duty:
         nodes = range(self._trainers)
         losses = {n: lasting_loss(self.stakes[n], self.table) + retained for n in nodes}
         found = exposures(self.reward, self.aggregator_bps, nodes, [1] * self._trainers, losses)
-        return Checking(tuple(found.values()), self.sample, None).redone
+        return self.part * Checking(tuple(found.values()), self.sample, None).redone
 
     @cached_property
     def redone(self) -> Fraction:
@@ -115,3 +121,18 @@ class Duty:
 
     def _with(self, verifier_bps: int) -> Duty:
         return replace(self, verifier_bps=verifier_bps)
+
+
+def part_done_again(pipeline: PipelineSpec | None, samples: int, trainers: int) -> Fraction:
+    """What of a drawn trainer's work is done again: all of it, or a segment of a miner's steps.
+
+    Args:
+        pipeline: of the job; None where trainers hold the whole model.
+        samples: of a round. The miners of a stage have them in equal parts.
+        trainers: of the job, as many at each stage.
+    """
+    if pipeline is None or not pipeline.segment:
+        return Fraction(1)
+    miners = max(1, trainers // len(pipeline.layers))
+    steps = math.ceil(Fraction(samples, miners * pipeline.local_batch))
+    return min(Fraction(1), Fraction(pipeline.segment, steps))

@@ -72,6 +72,7 @@ def duty(numbers: Numbers) -> Duty:
         retain_rounds=terms.retain_rounds,
         rounds=numbers.job_rounds,
         verifiers=numbers.verifiers,
+        part=numbers.part,
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -73,6 +74,7 @@ class Numbers:
             `DeploymentSettings`' own.
         spec: fields of the job's spec that decide merge, score and checks; the rest is a small
             job's.
+        part: of a drawn trainer's work, that is done again.
         rounds: of training that a score is played over, and `seeds`: how many times.
         table: rows of the slashing table that differ from the contracts' defaults.
     """
@@ -91,6 +93,7 @@ class Numbers:
     settings: DeploymentSettings | None = None
     table: Mapping[Violation, Row] = field(default_factory=lambda: dict(DEFAULTS))
     spec: Mapping[str, Any] = field(default_factory=dict)
+    part: Fraction = Fraction(1)
     rounds: int = 6
     seeds: int = 1
 

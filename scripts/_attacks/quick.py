@@ -8,9 +8,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from agents.jobs.publish import Terms
+from agents.jobs.verifying_pay import part_done_again
 from agents.mechanisms import verify
 from agents.protocol.network import Network
+from agents.training.spec import JobSpec, PipelineSpec, SpecError, describe
 from scripts._attacks.attack import Attack, Outcome
 from scripts._attacks.catalogue import play
 from scripts._attacks.deployed import deployed
@@ -45,7 +49,17 @@ def numbers_of(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Numbe
     numbers = replace(numbers, job_rounds=int(spec.get("rounds", numbers.job_rounds)))
     if "audit_sample" in spec:
         numbers = replace(numbers, sample=int(spec["audit_sample"]))
-    return numbers
+    return replace(numbers, part=_part(spec, numbers.nodes))
+
+
+def _part(spec: Mapping[str, Any], trainers: int) -> Fraction:
+    """What of a drawn trainer's work is done again. SpecError where the spec does not say it."""
+    samples = spec.get("batches_per_round", JobSpec.model_fields["batches_per_round"].default)
+    try:
+        pipeline = TypeAdapter(PipelineSpec | None).validate_python(spec.get("pipeline"))
+        return part_done_again(pipeline, TypeAdapter(int).validate_python(samples), trainers)
+    except ValidationError as error:
+        raise SpecError(describe(error)) from error
 
 
 def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
@@ -53,7 +67,8 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
 
     An attack that pays is a reason not to create the job. Where work isn't done again, as with data
     that only its owner has, no term stops a node that works on its payload's form. Where it is, the
-    sponsor is told whether the verifiers' cut pays for doing it.
+    sponsor is told whether the verifiers' cut pays for doing it. SpecError for a pipeline that is
+    none.
     """
     numbers = numbers_of(network, terms, spec)
     try:

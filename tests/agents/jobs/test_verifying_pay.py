@@ -8,9 +8,10 @@ from fractions import Fraction
 
 import pytest
 
-from agents.jobs.verifying_pay import MOST_CUTS, WORTH, Duty
+from agents.jobs.verifying_pay import MOST_CUTS, WORTH, Duty, part_done_again
 from agents.protocol.numbers import ZOO
 from agents.protocol.slashing import DEFAULTS
+from agents.training.spec import PipelineSpec
 
 HALF = Fraction(1, 2)
 DUTY = Duty(
@@ -75,3 +76,29 @@ def test_least_cut__with_the_aggregators__is_what_the_contracts_permit() -> None
 def test_more_verifiers__need_more() -> None:
     cuts = [replace(DUTY, verifiers=n).least_cut(Fraction(1, 10)) for n in (2, 3, 5)]
     assert None not in cuts and cuts == sorted(cuts, key=lambda cut: cut or 0)
+
+
+@pytest.mark.parametrize(
+    ("segment", "samples", "trainers", "part"),
+    [
+        (0, 384, 12, Fraction(1)),  # epochs are done again as a whole
+        (8, 384, 12, Fraction(8, 32)),  # three miners a stage have 128 samples each, four a step
+        (8, 385, 12, Fraction(8, 33)),
+        (32, 384, 12, Fraction(1)),
+        (90, 384, 12, Fraction(1)),
+        (8, 384, 3, Fraction(8, 96)),  # fewer trainers than stages
+    ],
+)
+def test_part_done_again__is_one_segment_of_a_miners_steps(
+    segment: int, samples: int, trainers: int, part: Fraction
+) -> None:
+    pipeline = PipelineSpec(layers=(1, 1, 1, 1), local_batch=4, segment=segment)
+    assert part_done_again(pipeline, samples, trainers) == part
+    assert part_done_again(None, samples, trainers) == 1
+
+
+def test_a_part_of_the_work__costs_a_part_and_needs_less() -> None:
+    whole, part = DUTY, replace(DUTY, part=Fraction(1, 4))
+    assert part.redone * 4 == whole.redone and part.pay == whole.pay
+    least, most = part.least_cut(HALF), whole.least_cut(HALF)
+    assert least is not None and most is not None and least < most

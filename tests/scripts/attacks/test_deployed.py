@@ -15,9 +15,11 @@ from agents.jobs.publish import Terms
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZOO, Violation
 from agents.protocol.slashing import DEFAULTS
+from agents.training.spec import SpecError
 from scripts._attacks.catalogue import attacks
 from scripts._attacks.deployed import deployed
-from scripts._attacks.quick import advice, families
+from scripts._attacks.honest import duty
+from scripts._attacks.quick import advice, families, numbers_of
 from scripts._net.anvil import start_anvil
 from scripts._net.processes import Supervisor
 from scripts._shared.operator import reading
@@ -106,3 +108,16 @@ def test_a_sponsor_is_told_whether_verifiers_are_paid_for_what_they_do_again(
     cut = round(100 * float(named[1]))
     paid = advice(network, replace(retaining, verifier_bps=cut), {"audit_sample": 1}).notes[-1]
     assert "--verifiers-cut" not in paid and "no permitted" not in paid
+
+
+def test_where_segments_are_done_again__verifiers_are_asked_for_so_much_less(
+    network: Network,
+) -> None:
+    pipeline = {"layers": [1, 1, 1, 1], "local_batch": 4}
+    fields = {"batches_per_round": 384, "audit_sample": 0}
+    terms = replace(Terms(), max_nodes=4)
+    whole = numbers_of(network, terms, {**fields, "pipeline": pipeline})
+    part = numbers_of(network, terms, {**fields, "pipeline": {**pipeline, "segment": 8}})
+    assert duty(part).redone * 12 == duty(whole).redone  # of 96 steps
+    with pytest.raises(SpecError, match="segment"):
+        numbers_of(network, terms, {**fields, "pipeline": {**pipeline, "segment": -1}})
