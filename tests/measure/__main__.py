@@ -32,6 +32,7 @@ from tests.measure import (
     bench_quality,
     bench_rpc,
     bench_scores,
+    bench_start,
     bench_store,
     bench_tasks,
     bench_trainer,
@@ -44,6 +45,7 @@ GROUPS = (
     "scores",
     "tasks",
     "ready",
+    "start",
     "cid",
     "store",
     "codecs",
@@ -107,6 +109,9 @@ def main(only: tuple[str, ...], full: bool) -> None:
     if "cid" in wanted:
         say("hashing")
         rows += cid_rows()
+    if "start" in wanted:
+        say("starting every command")
+        rows += bench_start.rows()
     if "store" in wanted:
         say("a large file from an IPFS daemon")
         rows += bench_store.bench()

@@ -326,7 +326,8 @@ def test_a_daemon_that_stalls_is_unavailable(
         started = time.monotonic()
         with pytest.raises(StoreUnavailable, match="did not answer in time"):
             store.get(cid_of_bytes(SMALL), LIMIT)
-        assert time.monotonic() - started < 5
+        # Told is 0.05 s twice, by default it would be 65. A busy machine may stand still between.
+        assert time.monotonic() - started < 30
 
 
 def test_credentials_are_sent_and_never_shown(kubo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
