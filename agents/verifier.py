@@ -4,11 +4,11 @@
 benchmarks  recompute chunks drawn after the submission, sign the verdict (EIP-712)
 AGGREGATE   of a job scored by Gauntlet: evaluate nodes and commit scores, later reveal them
             (`agents.gauntlet.validator`); propose, if every aggregator has failed to
-            meanwhile re-execute the drawn and the suspicious nodes, announce each violation
-            (`agents.verify.announcing`)
-CHALLENGE   the same duty first; then recompute merge and scores; report each violation with
-            evidence; then attest the result, or announce that it is wrong and challenge it. In
-            DISPUTED the same, but a result is challenged once
+            meanwhile read and merge the payloads
+CHALLENGE   the same duty first; then re-execute the drawn and the suspicious nodes, announce each
+            violation (`agents.verify.announcing`) and report it with evidence; then attest the
+            result, or announce that it is wrong and challenge it. In DISPUTED the same, but a
+            result is challenged once
 any phase   permissionless duties, after the aggregators
 any time    of redundant tasks: run a sample again, and every one that is appealed, and attest
             (`agents.tasks.recheck`)
@@ -100,36 +100,28 @@ class VerifierInJob:
             did = self.verify(view, node)
         elif node:
             if view.phase == Phase.AGGREGATE and node in view.snapshot.verifiers:
-                did = self.prepare(view, node)
-            did = did or self.proposer.step(view, node)
+                self.prepare(view)
+            did = self.proposer.step(view, node)
         return did or self.upkeep.step(view)
 
     # -- AGGREGATE -----------------------------------------------------------------------------
 
-    def prepare(self, view: View, node: int) -> str | None:
-        """Begin the spot checks while the aggregator is still at work, and announce what they find;
-        the verdicts are kept.
+    def prepare(self, view: View) -> None:
+        """Read and merge while the aggregator is still at work; the outcome is kept. Who is looked
+        at is drawn when a result stands.
 
         What is missing may come until the challenge window; nothing else should wait for it.
         """
-        audit_seed = self.network.seed(view.job_id, view.round_id, view.round, audit=True)
-        if audit_seed is None or self.network.acting_operator(node) != self.context.wallet.address:
-            return None
         submissions = self.reader.submissions(view)
         if any(s.unavailable for s in submissions):
-            return None
+            return
         try:
             with self.context.metrics.busy("verify"):
-                outcome = self.reader.outcome(view, submissions)
-                if outcome is None:
-                    return None
-                checked = self._spot_check(view, node, outcome, submissions)
+                self.reader.outcome(view, submissions)
         except StoreUnavailable:
             raise
         except (StoreError, PayloadError) as error:
             self.context.log.debug("cannot_prepare", round=view.round_id, why=str(error))
-            return None
-        return self._announce(view, node, checked[0] if checked else [])
 
     # -- CHALLENGE -----------------------------------------------------------------------------
 
@@ -139,8 +131,7 @@ class VerifierInJob:
             return None
         if self.network.acting_operator(node) != self.context.wallet.address:
             return None  # suspended or banned: it has no say
-        audit_seed = self.network.seed(view.job_id, view.round_id, view.round, audit=True)
-        if audit_seed is None:
+        if self.network.draw_seed(view.job_id, view.round_id, view.round) is None:
             return None
         submissions = self.reader.submissions(view)
         if any(s.unavailable for s in submissions) and self._elapsed(view) < _GIVE_UP:
@@ -190,7 +181,7 @@ class VerifierInJob:
             due |= {n: ["audit_all"] for n in readable if n not in (*due, *shut) and able(n)}
         found = malformed(inputs)
         for suspect, why in due.items():
-            key = (inputs.audit_seed, suspect)
+            key = (inputs.draw_seed, suspect)
             if key not in self._findings:
                 self.context.log.info(
                     "audit", round=view.round_id, of_node=suspect, why="; ".join(why)

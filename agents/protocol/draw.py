@@ -3,6 +3,11 @@
 
 A draw is a pure function of the seed and the *set* of candidates, so every verifier finds the same
 sample and anyone can check it afterwards.
+
+Whose work is looked at follows from the block after the one in which the round's result was
+proposed (`draw_seed`). A payload that nobody can read by then is in no result and is not paid. If
+the draw were known before, a cheat would publish its payload only where nobody looks: it would risk
+the pay of the rounds in which it is drawn, and never its stake.
 """
 
 from __future__ import annotations
@@ -15,6 +20,14 @@ CERTAIN = 1 << 256
 """A chance of one, in `lots`."""
 
 _LOTS = b"menagerie.draw.lots.v1"
+_LOOKED_AT = b"menagerie.draw.looked_at.v1"
+
+
+def draw_seed(block_hash: bytes, job_id: int, round_id: int) -> bytes:
+    """What draws whose work of a round is looked at. `block_hash`: of the block after the one that
+    proposed the round's result."""
+    place = job_id.to_bytes(32, "big") + round_id.to_bytes(32, "big")
+    return bytes(keccak(_LOOKED_AT + block_hash + place))
 
 
 def draw(seed: bytes, candidates: Iterable[int], count: int) -> list[int]:

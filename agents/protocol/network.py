@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from agents.protocol.draw import draw_seed
 from agents.protocol.formulas import snapshot_hash
 from agents.protocol.numbers import ZERO_DIGEST, Phase, Violation
 from agents.protocol.slashing import Row
@@ -165,6 +166,18 @@ class Network:
             return self.early(self.results, "capture_audit_seed", job_id, round_id)
         return self.early(self.rounds, "capture_seed", job_id, round_id)
 
+    def draw_seed(self, job_id: int, round_id: int, round_: Round) -> bytes | None:
+        """What draws whose work is looked at: of the block after the one that proposed the result
+        that stands (`agents.protocol.draw`). None before.
+
+        Raises ChainMoved if the result's event is gone.
+        """
+        if round_.result_hash == ZERO_DIGEST:
+            return None
+        proposed = self._proposed(job_id, round_id, round_).block
+        known = self.chain.block_hash(proposed + 1)
+        return None if known is None else draw_seed(known, job_id, round_id)
+
     def scored_jobs(self) -> bool:
         """Whether any job is paid by its validators' scores."""
         return bool(self._adopted.read())
@@ -197,18 +210,21 @@ class Network:
 
     def proposal(self, job_id: int, round_id: int, round_: Round) -> Proposal:
         """The result that stands in the round. Raises ChainMoved if its event is gone."""
+        args = self._proposed(job_id, round_id, round_).args
+        return Proposal(
+            proposer=args["proposer"],
+            model=args["model"],
+            update=args["update"],
+            report=args["report"],
+            result_hash=args["result_hash"],
+            nodes=tuple(args["nodes"]),
+            contributions=tuple(args["contributions"]),
+        )
+
+    def _proposed(self, job_id: int, round_id: int, round_: Round) -> Event:
         for event in self._events("ResultProposed", job_id, round_id, round_.opened_block):
-            args = event.args
-            if args["result_hash"] == round_.result_hash:
-                return Proposal(
-                    proposer=args["proposer"],
-                    model=args["model"],
-                    update=args["update"],
-                    report=args["report"],
-                    result_hash=args["result_hash"],
-                    nodes=tuple(args["nodes"]),
-                    contributions=tuple(args["contributions"]),
-                )
+            if event.args["result_hash"] == round_.result_hash:
+                return event
         raise ChainMoved(f"The result proposed in job {job_id} round {round_id} is gone.")
 
     def attesters(self, job_id: int, round_id: int, round_: Round) -> set[int]:

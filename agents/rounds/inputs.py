@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a check of a round needs to know: `RoundInputs`. Only `RoundReader` makes one.
 
-Some of the fields are signs: the audit seed, the flags of the chain and so on. A verifier decides
+Some of the fields are signs: the draw seed, the flags of the chain and so on. A verifier decides
 by them whom to look at. A committee member is asked about one node and leaves them out: nothing
 but the node's own work may then decide.
 """
@@ -41,7 +41,7 @@ class RoundInputs:
 
     `lies`: by node, evidence of what it stated wrong of the shards that it owns.
 
-    The signs: `merged`, the merged pseudo-gradient; `audit_seed`, 32 bytes that draw nodes;
+    The signs: `merged`, the merged pseudo-gradient; `draw_seed`, 32 bytes that draw nodes;
     `exposures`, by node, what its chance of being drawn follows from; `flagged`, nodes that
     revealed identical content; `window_s`, length of the commit phase in seconds.
     """
@@ -53,7 +53,7 @@ class RoundInputs:
     before: State
     submissions: Sequence[Submission]
     merged: State = field(default_factory=dict)
-    audit_seed: bytes = ZERO_DIGEST
+    draw_seed: bytes = ZERO_DIGEST
     exposures: Mapping[int, Exposure] = field(default_factory=dict)
     flagged: frozenset[int] = frozenset()
     window_s: int = 0

@@ -119,7 +119,7 @@ class RoundReader:
         Args:
             submissions: of the round.
             outcome: the round's, as computed here. With it come the signs that decide who is
-                looked at: audit seed, exposures, flags. A committee member is asked about one node
+                looked at: draw seed, exposures, flags. A committee member is asked about one node
                 and gives none: its inputs then hold no sign.
             patient: see `RoundInputs`.
         """
@@ -131,8 +131,8 @@ class RoundReader:
         bare = self.inputs_at(job, view.job_id, view.round_id, plan, before, submissions, patient)
         if outcome is None:
             return bare
-        audit_seed = self.network.seed(view.job_id, view.round_id, view.round, audit=True)
-        if audit_seed is None:
+        draw_seed = self.network.draw_seed(view.job_id, view.round_id, view.round)
+        if draw_seed is None:
             return None
         nodes = [s.reveal.node for s in submissions]
         flagged = self.network.in_round("is_flagged", view.job_id, view.round_id, nodes)
@@ -140,7 +140,7 @@ class RoundReader:
             bare,
             merged=outcome.merged,
             lies=outcome.lies,
-            audit_seed=audit_seed,
+            draw_seed=draw_seed,
             exposures=self._exposures(view, outcome) if job.verification.redone else {},
             flagged=frozenset(flagged),
             window_s=view.job.terms.commit_s,

@@ -2,7 +2,7 @@
 """Spot checks of a round: who is looked at, and what is found.
 
 Rule: a malformed payload is a finding by itself. Of the others, those are re-executed that the
-audit seed draws, each by what it stands to win and to lose (`agents.protocol.draw_chance`), those
+draw seed draws, each by what it stands to win and to lose (`agents.protocol.draw_chance`), those
 that the chain flags as duplicates or public screening flags, and those whose proof of computation
 doesn't add up. Only re-execution, or the malformed bytes themselves, is a finding.
 Every other sign only says whose work to re-execute.
@@ -114,7 +114,7 @@ def suspects(inputs: RoundInputs, store: ContentStore) -> dict[int, list[str]]:
         reasons[node].append("drawn")
     for node in inputs.flagged & payloads.keys():
         reasons[node].append("identical content")
-    for flag in similarity.screen(payloads, inputs.merged, inputs.audit_seed):
+    for flag in similarity.screen(payloads, inputs.merged, inputs.draw_seed):
         reasons[flag.node_id].append(f"{flag.kind} {flag.value:.4f}")
     for submission in inputs.submissions:
         if submission.gradient is not None:
@@ -125,7 +125,7 @@ def suspects(inputs: RoundInputs, store: ContentStore) -> dict[int, list[str]]:
 def _drawn(inputs: RoundInputs, nodes: Collection[int]) -> set[int]:
     """Each of `nodes` by the chance that its exposure asks for, and `audit_sample` of them
     whatever they are paid: one that earns nothing may still harm the model."""
-    seed = inputs.audit_seed
+    seed = inputs.draw_seed
     chances = {node: found.chance for node, found in inputs.exposures.items() if node in nodes}
     return {*lots(seed, chances), *draw(seed, nodes, inputs.job.spec.audit_sample)}
 

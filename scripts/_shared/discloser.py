@@ -142,7 +142,7 @@ class Discloser:
         """Shards of the nodes whom the draw and the signs have verifiers do again; found as a
         verifier finds them, and never before the draw."""
         job_id, round_id = view.job_id, view.round_id
-        drawn = self._network.seed(job_id, round_id, view.round, audit=True)
+        drawn = self._network.draw_seed(job_id, round_id, view.round)
         if drawn is None or not self._job.verification.redone:
             return frozenset()
         submissions = self._reader.submissions(view)

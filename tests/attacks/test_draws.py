@@ -12,19 +12,33 @@ from agents.protocol.slashing import DEFAULTS, Row
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import Deployment
 from agents.runtime.logs import open_log
+from tests.attacks.conftest import outcome_of, plan_of, publish_work
 from tests.stage.chain.people import (
+    AGGREGATOR,
     COMMIT,
     EMPTY,
     INVALID,
     REVEAL,
+    STAKES,
     TRAINER,
     CommittedWork,
     Node,
     People,
     share,
 )
+from tests.stage.memory.honest_round import TinyJob, noise
 
 FORGOTTEN = 257  # blocks after which the chain no longer knows a hash
+
+
+def network_of(people: People) -> Network:
+    client = ChainClient(people.chain._url, open_log("draws", "warning", True, None))
+    return Network(client, Deployment("draws", 31_337, 0, dict(people.contracts)))
+
+
+def looked_at(people: People) -> bytes | None:
+    """What draws whose work is looked at, as a verifier asks for it now."""
+    return network_of(people).draw_seed(*people.place, people.state)
 
 
 def test_13_node_registered_after_the_draw__is_not_in_the_round(people: People, ann: Node) -> None:
@@ -73,8 +87,8 @@ def test_13_stake_or_table_changed_after_the_opening__leaves_the_spot_checks(
 ) -> None:
     """Attack 13: eve lies and would be drawn less often with more at stake, or three bought members
     soften the table so that nobody is: what counts is what stood when the round opened."""
-    client = ChainClient(people.chain._url, open_log("draws", "warning", True, None))
-    network = Network(client, Deployment("draws", 31_337, 0, dict(people.contracts)))
+    network = network_of(people)
+    client = network.chain
     people.open()
     opened = int(people.state.opened_block)
     people.give(eve.owner, 9_000 * ZOO)
@@ -149,3 +163,65 @@ def test_14_last_revealer_picks_its_moment__the_audit_is_drawn_after_it(
     people.chain.refuse(
         "randomness: too early", eve.operator, people.results, "capture_audit_seed", *people.place
     )
+
+
+# -- who is looked at ------------------------------------------------------------------------------
+
+
+def test_18_publish_only_where_nobody_looks__the_draw_is_known_too_late(
+    people: People, tiny: TinyJob
+) -> None:
+    """Attack 18: eve reveals noise and keeps it back until she knows whether she is drawn. If she
+    knew in time, she would lose the pay of the rounds in which she is, and never her stake.
+
+    The draw follows from a block after the proposal. What nobody can read by then is in no result.
+    """
+    ann, bob, eve = (people.nodes[name] for name in ("ann", "bob", "eve"))
+    plan = plan_of(tiny, people)
+    works = [publish_work(tiny, plan, node) for node in (ann, bob)]
+    fake = noise(tiny.before, seed=18)
+    works.append(publish_work(tiny, plan, eve, gradient=fake, publish=False))
+    for work in works:
+        people.commit(work.node, work.committed)
+    people.pass_phase(COMMIT)
+    for work in works:
+        people.reveal(work.node, work.committed)
+    for _ in range(5):
+        people.chain.mine()
+        assert looked_at(people) is None
+    outcome = outcome_of(tiny, plan, works)
+    pay = dict(zip(outcome.nodes, outcome.contributions, strict=True))
+    arrays = people.offer({node: pay[node.node_id] for node in (ann, bob)})
+    assert looked_at(people) is None  # the block after is not there
+    people.chain.mine()
+    assert looked_at(people) is not None
+    publish_work(tiny, plan, eve, gradient=fake)  # now she knows; the result knows no such payload
+    people.confirm(arrays)
+    assert people.gain(eve) == 0
+    total = sum(pay.values())
+    people.assert_whole({node: share(pay[node.node_id], total) for node in (ann, bob)})
+
+
+def test_18_another_result__draws_anew(people: People, ann: Node, bob: Node) -> None:
+    """Attack 18: eve's friend proposes a wrong result without her, so that she learns the draw and
+    publishes for the result that takes its place. That one has a draw of its own."""
+    watcher = people.person("watcher", 1_000 * ZOO)
+    people.train(ann, bob)
+    duty = people.on_duty
+    people.offer({ann: 1, bob: 1}, label="wrong")
+    people.chain.mine()
+    first = looked_at(people)
+    for _ in range(3):
+        people.chain.mine()
+        assert looked_at(people) == first is not None
+    people.announce_challenge(watcher)
+    result = people.challenge(watcher)
+    assert looked_at(people) == first
+    people.resolve(result, True, salt=result)
+    assert looked_at(people) is None
+    other = people.other_aggregator(duty)
+    arrays = people.offer({ann: 1, bob: 1}, by=other)
+    people.chain.mine()
+    assert looked_at(people) not in (None, first)
+    people.confirm(arrays)
+    assert people.gain(duty) == -STAKES[AGGREGATOR] // 5

@@ -332,7 +332,6 @@ class Training:
             self._reader.inputs_at(*round_),
             merged=outcome.merged,
             lies=outcome.lies,
-            audit_seed=self._record.current[part.round_id].audit_seed,
             flagged=flagged,
             window_s=self._record.job.terms.commit_s,
         )

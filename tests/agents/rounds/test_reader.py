@@ -162,10 +162,10 @@ DRAW = b"\x33" * 32
 
 
 class SignedFacts(ChainFacts):
-    """A chain with the signs by which verifiers choose: audit seed and flags."""
+    """A chain with the signs by which verifiers choose: draw seed and flags."""
 
-    def seed(self, job_id: int, round_id: int, round_: Any, audit: bool = False) -> bytes | None:
-        return round_.audit_seed if audit else round_.seed
+    def draw_seed(self, job_id: int, round_id: int, round_: Any) -> bytes | None:
+        return round_.draw_seed
 
     def in_round(self, question: str, job_id: int, round_id: int, nodes: Sequence[int]) -> set[int]:
         return {3, 5} & set(nodes) if question == "is_flagged" else set()
@@ -192,7 +192,7 @@ def signed(tiny: HonestRound) -> tuple[RoundReader, Any]:
     facts = SignedFacts(tiny.published)
     view = facts.open(1, SEED)
     terms = SimpleNamespace(commit_s=60, reward_per_round=ZOO, aggregator_bps=1_000)
-    view.round.audit_seed, view.job = DRAW, SimpleNamespace(terms=terms)
+    view.round.draw_seed, view.job = DRAW, SimpleNamespace(terms=terms)
     facts.revealed = {node: tiny.reveal(node) for node in NODES}
     return RoundReader(facts, tiny.store, DEVICE), view
 
@@ -207,7 +207,7 @@ def test_a_verifiers_inputs_hold_every_sign_of_the_round(
     assert inputs is not None and outcome is not None and inputs.merged is outcome.merged
     assert (inputs.job_id, inputs.round_id, inputs.window_s) == (1, 1, 60)
     assert model_hash(inputs.before) == model_hash(tiny.before)
-    assert (inputs.audit_seed, inputs.flagged, inputs.patient) == (DRAW, {3, 5}, False)
+    assert (inputs.draw_seed, inputs.flagged, inputs.patient) == (DRAW, {3, 5}, False)
 
 
 def test_exposures_are_the_pay_of_the_outcome_and_what_answers_for_it_at_the_opening(
@@ -234,17 +234,17 @@ def test_the_committees_inputs_are_the_same_unsigned(signed: tuple[RoundReader, 
     drawn = reader.inputs(view, submissions, reader.outcome(view, submissions))
     asked = reader.inputs(view, submissions)
     assert drawn is not None and asked is not None
-    assert (asked.audit_seed, asked.flagged) == (ZERO_DIGEST, frozenset())
+    assert (asked.draw_seed, asked.flagged) == (ZERO_DIGEST, frozenset())
     assert (asked.merged, asked.window_s, asked.exposures) == ({}, 0, {})
     assert (asked.job, asked.plan, asked.submissions) == (drawn.job, drawn.plan, drawn.submissions)
 
 
-def test_no_inputs_for_a_draw_before_the_audit_seed(signed: tuple[RoundReader, Any]) -> None:
+def test_no_inputs_for_a_draw_before_the_draw_seed(signed: tuple[RoundReader, Any]) -> None:
     """Or a verifier would attest without having looked at anybody."""
     reader, view = signed
     submissions = reader.submissions(view)
     outcome = reader.outcome(view, submissions)
-    view.round.audit_seed = None
+    view.round.draw_seed = None
     assert reader.inputs(view, submissions, outcome) is None
     assert reader.inputs(view, submissions) is not None
     view.round.seed = None
@@ -334,7 +334,7 @@ def test_all_who_read_a_round_read_the_same_segment_once_its_seed_is_known(tmp_p
         view.round.audit_seed = drawn
         submissions = reader.submissions(view)
         asked = reader.inputs(view, submissions)
-        assert asked is not None and asked.audit_seed == ZERO_DIGEST
+        assert asked is not None and asked.draw_seed == ZERO_DIGEST
         for one in asked.submissions:
             assert isinstance(one, Mined) and one.segment is not None
             log = mined.works[one.reveal.node].log

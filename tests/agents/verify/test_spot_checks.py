@@ -23,8 +23,8 @@ from agents.training.trace import Trace
 from agents.verify.bisection import Evidence, verify_evidence
 from agents.verify.spot_checks import Finding, malformed, reexecute, suspects
 from tests.stage.memory.honest_round import (
-    AUDIT_SEED,
     DEVICE,
+    DRAW_SEED,
     NODES,
     HonestRound,
     make_honest_round,
@@ -195,7 +195,7 @@ def test_honest_rounds_have_no_suspects(tiny: HonestRound) -> None:
 @pytest.mark.parametrize("sample", [1, 2, 9])
 def test_the_audit_seed_draws_the_sample(tiny: HonestRound, sample: int) -> None:
     due = suspects(tiny.inputs(tiny.honest(), sample=sample), tiny.store)
-    assert sorted(due) == draw(AUDIT_SEED, NODES, sample)
+    assert sorted(due) == draw(DRAW_SEED, NODES, sample)
     assert all(why == ["drawn"] for why in due.values())
 
 
@@ -207,7 +207,7 @@ def test_nodes_are_drawn_by_what_they_stand_to_win_and_to_lose(tiny: HonestRound
     drawn = []
     for number in range(40):
         seed = number.to_bytes(32, "big")
-        due = suspects(replace(work, exposures=risks, audit_seed=seed), tiny.store)
+        due = suspects(replace(work, exposures=risks, draw_seed=seed), tiny.store)
         assert {3} <= due.keys() <= {3, 8}
         drawn.append(8 in due)
     assert 10 <= sum(drawn) <= 30

@@ -40,6 +40,7 @@ torch.set_num_threads(1)  # the machine is shared
 JOB, ROUND = 1, 1
 SEED = keccak(text="round seed")
 AUDIT_SEED = keccak(text="audit seed")
+DRAW_SEED = keccak(text="draw seed")
 NODES = (3, 5, 8, 9)
 WEIGHTS = (10, 10, 10, 30)
 DEVICE = "cpu"
@@ -118,7 +119,7 @@ class TinyJob:
             before=self.before,
             merged=self.outcome_of(plan, submissions).merged,
             submissions=submissions,
-            audit_seed=AUDIT_SEED,
+            draw_seed=DRAW_SEED,
             flagged=frozenset(flagged),
             window_s=600,
         )
