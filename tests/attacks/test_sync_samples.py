@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.stage.chain.agents import PASSPHRASE
 from tests.stage.chain.people import COMMIT, EMPTY, Node, People
 from tests.stage.chain.validators import FREE_JOB, ValidatedJob
 from tests.stage.memory.honest_round import TinyJob
+from tests.stage.terminal import until
 
 
 class Stale(Trainer):
@@ -166,6 +168,12 @@ def test_a_forged_sample_is_not_under_the_root(sampled: SampledJob, ann: Node, b
         sampled.read(stale, bob)
 
 
+def has_published(trainer: Trainer) -> bool:
+    """What a trainer reveals goes into the store beside its loop."""
+    trainer.publication.step()
+    return not trainer.publication._wanted
+
+
 def test_extra_batches_are_the_operators_choice(sampled: SampledJob, ann: Node, bob: Node) -> None:
     """More than all that the round hands out is cut to that; the proof states the work done."""
     some, greedy = (
@@ -173,6 +181,8 @@ def test_extra_batches_are_the_operators_choice(sampled: SampledJob, ann: Node, 
         for node, count in ((ann, 3), (bob, 10**6))
     )
     sampled.reveal((some, ann), (greedy, bob))
+    for trainer in (some, greedy):
+        until(partial(has_published, trainer), "published")
     view = sampled.view(some)
     reveals = some.network.reveals(view.job_id, view.round_id, int(view.round.opened_block))
     manifest = some.plans.of(view).manifest  # type: ignore[union-attr]

@@ -313,9 +313,10 @@ def test_others_do_the_samples_of_a_miner_that_takes_letters_and_never_answers(
 
 
 def test_a_miner_that_died_goes_on_with_the_same_bits(miners: Miners) -> None:
-    # A slow machine is no reason to pass it by, nor to think that the epoch is over.
-    miners.seconds = 4 * SECONDS
-    miners.times = replace(TIMES, answer=miners.seconds, linger=miners.seconds)
+    # A letter may be lost with the miner that took it. Its sender waits for `answer` times the
+    # stages that follow, which must leave the epoch the time to do the sample elsewhere.
+    miners.seconds = 8 * SECONDS
+    miners.times = replace(TIMES, answer=SECONDS / 4, linger=miners.seconds)
     file = miners.folder / "21.inbox"
     passes = lambda: file.exists() and file.stat().st_size > 2 * MAX_MESSAGE  # noqa: E731
     for miner in MINERS:
