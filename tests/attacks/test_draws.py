@@ -6,12 +6,17 @@ Rule: who takes part is fixed before the seed exists, and a seed that somebody h
 
 from __future__ import annotations
 
-from agents.jobs.publish import ZOO
+import pytest
+
+from agents.jobs.publish import ZOO, Terms
 from agents.protocol.network import Network
 from agents.protocol.slashing import DEFAULTS, Row
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import Deployment
 from agents.runtime.logs import open_log
+from scripts._attacks.honest import duty
+from scripts._attacks.market import Market, Numbers
+from scripts._attacks.spot_checks import drawn
 from tests.attacks.conftest import outcome_of, plan_of, publish_work
 from tests.stage.chain.people import (
     AGGREGATOR,
@@ -200,6 +205,18 @@ def test_18_publish_only_where_nobody_looks__the_draw_is_known_too_late(
     assert people.gain(eve) == 0
     total = sum(pay.values())
     people.assert_whole({node: share(pay[node.node_id], total) for node in (ann, bob)})
+
+
+@pytest.mark.parametrize(("nodes", "unseen"), [(9, 0.663), (64, 0.834)])
+def test_18_control__what_a_cheat_would_keep_if_it_knew_the_draw_in_time(
+    nodes: int, unseen: float
+) -> None:
+    """Its pay in the rounds in which it is not drawn, for no work; it would never be slashed."""
+    market = Market(Numbers(nodes=nodes, terms=Terms(retain_rounds=8)))
+    retained = 8 * duty(market.numbers).trainer_pay
+    kept = float(1 - drawn(market, market.evil[0], retained=retained))
+    print(f"{nodes} nodes: {kept:.1%} of the pay")
+    assert kept == pytest.approx(unseen, abs=1e-3)
 
 
 def test_18_another_result__draws_anew(people: People, ann: Node, bob: Node) -> None:
