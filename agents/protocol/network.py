@@ -168,14 +168,12 @@ class Network:
 
     def draw_seed(self, job_id: int, round_id: int, round_: Round) -> bytes | None:
         """What draws whose work is looked at: of the block after the one that proposed the result
-        that stands (`agents.protocol.draw`). None before.
-
-        Raises ChainMoved if the result's event is gone.
+        that stands (`agents.protocol.draw`). None before, and in the middle of a reorg.
         """
-        if round_.result_hash == ZERO_DIGEST:
+        proposed = self._proposed(job_id, round_id, round_)
+        if proposed is None:
             return None
-        proposed = self._proposed(job_id, round_id, round_).block
-        known = self.chain.block_hash(proposed + 1)
+        known = self.chain.block_hash(proposed.block + 1)
         return None if known is None else draw_seed(known, job_id, round_id)
 
     def scored_jobs(self) -> bool:
@@ -210,7 +208,10 @@ class Network:
 
     def proposal(self, job_id: int, round_id: int, round_: Round) -> Proposal:
         """The result that stands in the round. Raises ChainMoved if its event is gone."""
-        args = self._proposed(job_id, round_id, round_).args
+        proposed = self._proposed(job_id, round_id, round_)
+        if proposed is None:
+            raise ChainMoved(f"The result proposed in job {job_id} round {round_id} is gone.")
+        args = proposed.args
         return Proposal(
             proposer=args["proposer"],
             model=args["model"],
@@ -221,11 +222,12 @@ class Network:
             contributions=tuple(args["contributions"]),
         )
 
-    def _proposed(self, job_id: int, round_id: int, round_: Round) -> Event:
-        for event in self._events("ResultProposed", job_id, round_id, round_.opened_block):
-            if event.args["result_hash"] == round_.result_hash:
-                return event
-        raise ChainMoved(f"The result proposed in job {job_id} round {round_id} is gone.")
+    def _proposed(self, job_id: int, round_id: int, round_: Round) -> Event | None:
+        """The event of the result that stands, the first where it was proposed twice."""
+        if round_.result_hash == ZERO_DIGEST:
+            return None
+        events = self._events("ResultProposed", job_id, round_id, round_.opened_block)
+        return next((e for e in events if e.args["result_hash"] == round_.result_hash), None)
 
     def attesters(self, job_id: int, round_id: int, round_: Round) -> set[int]:
         """Verifiers that attested the result that stands."""

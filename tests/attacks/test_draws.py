@@ -6,6 +6,8 @@ Rule: who takes part is fixed before the seed exists, and a seed that somebody h
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agents.jobs.publish import ZOO, Terms
@@ -231,6 +233,9 @@ def test_18_another_result__draws_anew(people: People, ann: Node, bob: Node) -> 
     for _ in range(3):
         people.chain.mine()
         assert looked_at(people) == first is not None
+    network = network_of(people)
+    gone = replace(network.round(*people.place), result_hash=b"\1" * 32)  # as amid a reorg
+    assert network.draw_seed(*people.place, gone) is None
     people.announce_challenge(watcher)
     result = people.challenge(watcher)
     assert looked_at(people) == first
