@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way `reexecution`: a node's work has one right answer, and verifiers do it again.
 
-Each round the audit seed draws some nodes; others are chosen by public signs. A verifier trains on
+Each round the draw seed draws some nodes; others are chosen by public signs. A verifier trains on
 their batches from the round's model and compares (`agents.verify.spot_checks`).
 """
 
