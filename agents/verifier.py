@@ -131,8 +131,6 @@ class VerifierInJob:
             return None
         if self.network.acting_operator(node) != self.context.wallet.address:
             return None  # suspended or banned: it has no say
-        if self.network.draw_seed(view.job_id, view.round_id, view.round) is None:
-            return None
         submissions = self.reader.submissions(view)
         if any(s.unavailable for s in submissions) and self._elapsed(view) < _GIVE_UP:
             self._say_missing(view, submissions)
