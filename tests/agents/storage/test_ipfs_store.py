@@ -323,11 +323,13 @@ def test_a_daemon_that_stalls_is_unavailable(
     monkeypatch.setattr("agents.storage.ipfs._GRACE_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         store = store_at(silent.getsockname()[1], timeout_s=0.05)
-        started = time.monotonic()
-        with pytest.raises(StoreUnavailable, match="did not answer in time"):
-            store.get(cid_of_bytes(SMALL), LIMIT)
-        # Told is 0.05 s twice, by default it would be 65. A busy machine may stand still between.
-        assert time.monotonic() - started < 30
+        took = []
+        for _ in range(3):  # a busy machine may stand still in one of them
+            started = time.monotonic()
+            with pytest.raises(StoreUnavailable, match="did not answer in time"):
+                store.get(cid_of_bytes(SMALL), LIMIT)
+            took.append(time.monotonic() - started)
+        assert min(took) < 5
 
 
 def test_credentials_are_sent_and_never_shown(kubo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
