@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from shutil import copytree
 
 import pytest
 import torch
 from eth_utils import keccak
 
+from agents.jobs.job import JobContext
 from agents.rounds.outcome import Outcome
 from agents.rounds.plan import Plan
 from agents.rounds.submissions import Submission, fetch
@@ -118,12 +121,21 @@ def shortened(task: WorkOrder, steps: int) -> WorkOrder:
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> TinyJob:
+def tiny_job(tmp_path_factory: pytest.TempPathFactory) -> TinyJob:
     return make_tiny_job(EmbeddedStore(tmp_path_factory.mktemp("job") / "store"), rounds=8)
 
 
+@pytest.fixture
+def tiny(tiny_job: TinyJob, tmp_path: Path) -> TinyJob:
+    """The job in a store of the test's own: what another test published is not there."""
+    folder = tmp_path / "published"
+    copytree(tiny_job.store.root, folder)
+    store = EmbeddedStore(folder)
+    return replace(tiny_job, store=store, job=JobContext(tiny_job.job.spec, store))
+
+
 @pytest.fixture(scope="session")
-def base(tmp_path_factory: pytest.TempPathFactory, tiny: TinyJob) -> Iterator[People]:
+def base(tmp_path_factory: pytest.TempPathFactory, tiny_job: TinyJob) -> Iterator[People]:
     directory = tmp_path_factory.mktemp("chain")
     with Supervisor(directory / "logs") as supervisor:
         anvil = start_anvil(supervisor, directory)
@@ -133,7 +145,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, tiny: TinyJob) -> Iterator[Pe
         )
         funds = TERMS.reward_per_round * FUNDED_ROUNDS
         people.person("sponsor", funds)
-        people.job = people.create_job(people.sponsor, TERMS.encode(tiny.published), funds)
+        people.job = people.create_job(people.sponsor, TERMS.encode(tiny_job.published), funds)
         yield people
 
 
