@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from agents.mechanisms.boundary import Boundary, Wire
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.miner_log import Kind
 
@@ -28,6 +29,11 @@ TYPES = {
         {"name": "digest", "type": "bytes32"},
     ]
 }
+
+
+def wire_of(boundary: Boundary, kind: Kind) -> Wire:
+    """The form of what passes: a code after FORWARD, its gradient after BACKWARD."""
+    return boundary.codes if kind is Kind.FORWARD else boundary.gradients
 
 
 @dataclass(frozen=True)

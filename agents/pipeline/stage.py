@@ -165,12 +165,12 @@ class StageRunner:
         code = None
         if event.code is not None:
             shape = self._slices.code_shape(tokens.shape[0], tokens.shape[1] - 1)
-            received = self._slices.boundary.unpack(event.code, shape)
+            received = self._slices.boundary.codes.unpack(event.code, shape)
             code = received.to(self.net.device).requires_grad_()
         with self._mixed:
             output: Tensor = self.net.model(tokens[:, :-1], code)
         if not self._last:
-            passed = Passed(message=self._slices.boundary.pack(output))
+            passed = Passed(message=self._slices.boundary.codes.pack(output))
         else:
             logits = output.float().flatten(0, 1)
             output = functional.cross_entropy(logits, tokens[:, 1:].flatten())
@@ -190,7 +190,8 @@ class StageRunner:
         if event.gradient is not None:
             batch, seq, _ = output.shape
             shape = self._slices.code_shape(batch, seq)
-            gradient = self._slices.boundary.unpack(event.gradient, shape).to(self.net.device)
+            gradient = self._slices.boundary.gradients.unpack(event.gradient, shape)
+            gradient = gradient.to(self.net.device)
         sample = self._waiting.pop(event.sample)
         sample.output.backward(gradient)
         self._backwards += 1
@@ -198,7 +199,7 @@ class StageRunner:
             return Passed()
         # A stage that ignores its code gives it no gradient.
         before = torch.zeros_like(sample.code) if sample.code.grad is None else sample.code.grad
-        return Passed(message=self._slices.boundary.pack(before))
+        return Passed(message=self._slices.boundary.gradients.pack(before))
 
     def _step(self) -> Passed:
         if not self._backwards:

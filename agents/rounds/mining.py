@@ -20,6 +20,7 @@ from agents.pipeline.checkpoint import States, published
 from agents.pipeline.clasp import stated
 from agents.pipeline.collector import beside
 from agents.pipeline.epoch import Epoch
+from agents.pipeline.hand_over import wire_of
 from agents.pipeline.letters import Announcement, Domain, domain
 from agents.pipeline.mailbox import Running
 from agents.pipeline.miner import Finished, Miner
@@ -132,7 +133,7 @@ class Mining:
             miner=node,
             operators=dict(self._operators),
             max_message=max_message_bytes(job),
-            check=lambda message: slices.boundary.unpack(message, shape),
+            check=lambda kind, data: wire_of(slices.boundary, kind).unpack(data, shape),
             # Samples that its sender has under way, and as many that it gave up meanwhile.
             max_waiting=2 * pipeline.local_batch,
         )

@@ -98,7 +98,7 @@ class Slices:
         return batch, seq, self.boundary.code_width(self.spec.d_model)
 
     def message_bytes(self, batch: int, seq: int) -> int:
-        """Bytes that a message of one sample has: a code, or its gradient."""
+        """Bytes of a message of one sample: of its code or its gradient, whichever is longer."""
         return boundaries.message_bytes(self.boundary, self.spec.d_model, batch * seq)
 
 
@@ -294,7 +294,8 @@ class Chain(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits [batch, seq, vocab_size] of int64 [batch, seq]."""
         code: Tensor | None = None
+        boundary = self._boundary
         for stage in self.stages[:-1]:
-            code = cross(stage(tokens, code), self._boundary.rounded)
+            code = cross(stage(tokens, code), boundary.codes.rounded, boundary.gradients.rounded)
         logits: Tensor = self.stages[-1](tokens, code)
         return logits

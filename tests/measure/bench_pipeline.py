@@ -70,7 +70,7 @@ class _Bare:
         draw = torch.Generator().manual_seed(0)
         self._tokens = torch.randint(0, 256, (1, SEQ + 1), generator=draw)
         code = torch.randn(slices.code_shape(1, SEQ), generator=draw)
-        self._message = slices.boundary.pack(code)
+        self._message = slices.boundary.codes.pack(code)
         state = init_stage(slices, index)
         self._runner = StageRunner(slices, index, state, _HYPER, waiting, recompute=recompute)
 

@@ -2,7 +2,7 @@
 """Boundaries: each file here says what crosses between two stages of a pipeline.
 
 A boundary is two modules, the sender side at the end of a stage and the receiver side at the start
-of the next, and a form of bytes for the code between them and for the code's gradient on its way
+of the next, and two forms of bytes: of the code between them, and of the code's gradient on its way
 back. It knows the model by plain numbers and by factories of half blocks (`Parts`). A new boundary
 is one new file that decorates its class with `register("<file name>")`.
 
@@ -13,15 +13,12 @@ of none); how far it is above `none` says little without `cut`.
 
 from __future__ import annotations
 
-from math import ceil
 from typing import Literal, Protocol
-
-from torch import Tensor
 
 from agents.mechanisms.boundary.parts.crossing import cross
 from agents.mechanisms.boundary.parts.sides import Parts, Side
 from agents.mechanisms.boundary.parts.tokens import id_bytes, pack_tokens, unpack_tokens
-from agents.mechanisms.boundary.parts.wire import HEADER_BYTES, Shape, WireError
+from agents.mechanisms.boundary.parts.wire import Shape, Wire, WireError
 from agents.mechanisms.registry import MechanismRegistry
 
 __all__ = [
@@ -30,7 +27,9 @@ __all__ = [
     "Shape",
     "Side",
     "Table",
+    "Wire",
     "WireError",
+    "bytes_per_token",
     "cross",
     "get",
     "message_bytes",
@@ -53,6 +52,7 @@ class Boundary(Protocol):
             first stage takes its embedding); "fixed", the embedding's first bits, never trained.
         takes_halves: whether the receiver side takes the place of the attention of its stage's
             first block, and the sender side that of the feed-forward of its stage's last block.
+        codes, gradients: the forms of bytes of codes, and of their gradients.
     """
 
     @property
@@ -60,6 +60,12 @@ class Boundary(Protocol):
 
     @property
     def takes_halves(self) -> bool: ...
+
+    @property
+    def codes(self) -> Wire: ...
+
+    @property
+    def gradients(self) -> Wire: ...
 
     def code_width(self, d_model: int) -> int:
         """Channels of the code; ValueError if the model is too narrow for the options."""
@@ -73,27 +79,6 @@ class Boundary(Protocol):
         """The side at the start of the next stage."""
         ...
 
-    def bytes_per_token(self, d_model: int) -> float:
-        """Bytes of a token's code, without header and id; a gradient's are as many."""
-        ...
-
-    @property
-    def bytes_per_message(self) -> int:
-        """Bytes of a message that are neither its header nor a token's."""
-        ...
-
-    def pack(self, values: Tensor) -> bytes:
-        """The message of a code or gradient, [batch, seq, width]; WireError if it can't be sent."""
-        ...
-
-    def unpack(self, data: bytes, shape: Shape) -> Tensor:
-        """The fp32 CPU tensor of a stranger's message; WireError unless it is one of `shape`."""
-        ...
-
-    def rounded(self, values: Tensor) -> Tensor:
-        """fp32: what `unpack(pack(values))` gives, on the tensor's device."""
-        ...
-
 
 def wire_ratio(
     boundary: Boundary, d_model: int, vocab_size: int, batch: int, seq: int, ids: bool = True
@@ -101,7 +86,7 @@ def wire_ratio(
     """How many times shorter a sample's message is than its fp32 stream of 4 * d_model a token.
 
     Args:
-        boundary: whose header and codes are counted.
+        boundary: whose header and codes are counted, or its gradients where they are longer.
         d_model, vocab_size: of the model.
         batch, seq: of the sample.
         ids: count the token ids too: a code travels with them, a gradient without.
@@ -112,9 +97,16 @@ def wire_ratio(
 
 
 def message_bytes(boundary: Boundary, d_model: int, tokens: int) -> int:
-    """Bytes of the message of so many tokens, header included; token ids not."""
-    body = ceil(boundary.bytes_per_token(d_model) * tokens)
-    return HEADER_BYTES + (boundary.bytes_per_message + body if body else 0)
+    """Bytes of the message of so many tokens, header included; token ids not. It is that of a code
+    or of its gradient, whichever is longer."""
+    shape = 1, tokens, boundary.code_width(d_model)
+    return max(wire.size(shape) for wire in (boundary.codes, boundary.gradients))
+
+
+def bytes_per_token(boundary: Boundary, d_model: int) -> float:
+    """Bytes of a token's code or gradient, whichever is longer, without header and id."""
+    width = boundary.code_width(d_model)
+    return max(wire.bytes_per_token(width) for wire in (boundary.codes, boundary.gradients))
 
 
 _registry = MechanismRegistry(__name__, "boundary")

@@ -13,7 +13,6 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from agents.mechanisms.boundary import Parts, Side, Table, register
-from agents.mechanisms.boundary.parts.coded import OnWire
 from agents.mechanisms.boundary.parts.context import MAX_CONTEXT, Context
 from agents.mechanisms.boundary.parts.sides import given
 from agents.mechanisms.boundary.parts.wire import Wire
@@ -37,7 +36,7 @@ class _Afresh(Side):
 
 @register("cut")
 @dataclass(frozen=True, kw_only=True)
-class Cut(OnWire):
+class Cut:
     """The boundary `cut`; see `agents.mechanisms.boundary.Boundary`.
 
     Attributes:
@@ -52,17 +51,12 @@ class Cut(OnWire):
     def __post_init__(self) -> None:
         check_int("context", self.context, 0, MAX_CONTEXT)
 
-    @property
-    def wire(self) -> Wire:
-        return Wire("fp32")
+    codes: ClassVar[Wire] = Wire("fp32")
+    gradients: ClassVar[Wire] = Wire("fp32")
 
     def code_width(self, d_model: int) -> int:
-        """No channel."""
+        """No channel; headers and ids still cross."""
         return 0
-
-    def bytes_per_token(self, d_model: int) -> float:
-        """None; headers and ids still cross."""
-        return 0.0
 
     def sender(self, parts: Parts) -> Side:
         """No parameters."""

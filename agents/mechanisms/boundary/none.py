@@ -12,7 +12,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from agents.mechanisms.boundary import Parts, Side, Table, register
-from agents.mechanisms.boundary.parts.coded import MAX_WIDTH, OnWire
+from agents.mechanisms.boundary.parts.coded import MAX_WIDTH
 from agents.mechanisms.boundary.parts.wire import BITS, Wire
 from agents.mechanisms.options import check_choice, check_int
 
@@ -24,7 +24,7 @@ class _Same(Side):
 
 @register("none")
 @dataclass(frozen=True, kw_only=True)
-class NoBoundary(OnWire):
+class NoBoundary:
     """The boundary `none`; see `agents.mechanisms.boundary.Boundary`.
 
     Attributes:
@@ -43,16 +43,16 @@ class NoBoundary(OnWire):
         check_int("block", self.block, 0, MAX_WIDTH)
 
     @property
-    def wire(self) -> Wire:
+    def codes(self) -> Wire:
         return Wire(self.code, self.block)
+
+    @property
+    def gradients(self) -> Wire:
+        return self.codes
 
     def code_width(self, d_model: int) -> int:
         """All channels."""
         return d_model
-
-    def bytes_per_token(self, d_model: int) -> float:
-        """Four bytes a channel in fp32."""
-        return self.wire.bytes_per_token(d_model)
 
     def sender(self, parts: Parts) -> Side:
         """No parameters."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from agents.pipeline.hand_over import wire_of
 from agents.pipeline.inbox import Entry
 from agents.pipeline.miner_log import Event, Kind
 from agents.pipeline.stage import Passed
@@ -42,14 +43,14 @@ class IdleWork(StageWork):
             del self.waiting[entry.sample]
             self.passes += 1
         ends = self.stage == (self.epoch.last if forward else 0)
-        message = None if ends else self._invented(self._batch(entry.sample))
+        message = None if ends else self._invented(entry.kind, self._batch(entry.sample))
         received = entry.message if entry.sender else None
         self.events.append(Event(entry.kind, entry.sample, digest(received), digest(message)))
         return Passed(message, _LOSS if ends and forward else None)
 
-    def _invented(self, tokens: Tensor) -> bytes:
+    def _invented(self, kind: Kind, tokens: Tensor) -> bytes:
         shape = self.slices.code_shape(tokens.shape[0], tokens.shape[1] - 1)
-        return self.slices.boundary.pack(torch.randn(shape))
+        return wire_of(self.slices.boundary, kind).pack(torch.randn(shape))
 
 
 class Loafer(Trainer):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import torch
 
+from agents.pipeline.hand_over import wire_of
 from agents.pipeline.inbox import Entry
 from agents.pipeline.stage import Passed
 from agents.pipeline.work import StageWork
@@ -27,7 +28,8 @@ class TwoFacedWork(StageWork):
             return passed
         tokens = self._batch(entry.sample)
         shape = self.slices.code_shape(tokens.shape[0], tokens.shape[1] - 1)
-        return replace(passed, message=self.slices.boundary.pack(torch.randn(shape)))
+        message = wire_of(self.slices.boundary, entry.kind).pack(torch.randn(shape))
+        return replace(passed, message=message)
 
 
 class TwoFaced(Trainer):

@@ -53,7 +53,7 @@ def entries(steps: int) -> list[Entry]:
     found = []
     for number in range(steps):
         sample = EPOCH.samples[number]
-        code = SLICES.boundary.pack(torch.randn(shape, generator=draw))
+        code = SLICES.boundary.codes.pack(torch.randn(shape, generator=draw))
         found.append(Entry(Kind.FORWARD, sample, before, b"s", code))
         found += [Entry(Kind.BACKWARD, sample), Entry(Kind.STEP, number)]
     return found

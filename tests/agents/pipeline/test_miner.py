@@ -417,7 +417,7 @@ def test_a_gradient_that_can_not_be_worked_with_is_taken_back(miners: Miners) ->
             assert miners.threads[21].is_alive()
             time.sleep(0.02)
         values = torch.full(SLICES.code_shape(BATCH, SEQ), size)
-        give(miners, Kind.BACKWARD, miner, SLICES.boundary.pack(values))
+        give(miners, Kind.BACKWARD, miner, SLICES.boundary.gradients.pack(values))
     for miner in EPOCH.stages[0]:
         notice = Done.signed(WALLETS[miner], WHERE, EPOCH, miner)
         assert send(miners.posts[21].url + "/done", notice.to_bytes(), 5.0)[0] is Outcome.TAKEN
@@ -447,8 +447,8 @@ def test_what_is_too_large_to_be_sent_by_a_little_can_still_be_replayed() -> Non
     assert code is not None
     one = work(21)
     one.do(Entry(Kind.FORWARD, 40, 11, b"", code))
-    limit = SLICES.boundary.pack(torch.full(SLICES.code_shape(BATCH, SEQ), MAX_MAGNITUDE))
+    limit = SLICES.boundary.gradients.pack(torch.full(SLICES.code_shape(BATCH, SEQ), MAX_MAGNITUDE))
     passed = one.do(Entry(Kind.BACKWARD, 40, EPOCH.candidates(40, 2)[0], b"", limit))
     assert passed.message is not None
     with pytest.raises(WireError):
-        check(passed.message)
+        check(Kind.BACKWARD, passed.message)

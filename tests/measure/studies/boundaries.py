@@ -25,7 +25,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from agents.mechanisms.boundary import wire_ratio
+from agents.mechanisms.boundary import bytes_per_token, wire_ratio
 from scripts._figures.boundary_runs import Run, Setup, build, train_all
 from scripts._figures.text import BATCH, SEQ
 from tests.measure.rows import text_table
@@ -87,7 +87,7 @@ def table(options: argparse.Namespace, runs: dict[str, list[Run]]) -> Table:
         mean, base = statistics.mean(losses), statistics.mean(none)
         shown.add_row(
             name,
-            f"{boundary.bytes_per_token(options.d_model):g}",
+            f"{bytes_per_token(boundary, options.d_model):g}",
             f"{wire_ratio(boundary, options.d_model, VOCABULARY, options.batch, SEQ):.1f}",
             f"{found[0].parameters:,}",
             f"{mean:.4f}",

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from matplotlib.axes import Axes
 
-from agents.mechanisms.boundary import wire_ratio
+from agents.mechanisms.boundary import bytes_per_token, wire_ratio
 from scripts._figures.boundary_runs import Run, Setup, build
 from scripts._figures.figure import COLOURS, SOFT, Figure
 from scripts._figures.text import SEQ, corpus
@@ -77,7 +77,7 @@ class Records:
             key=lambda name: (
                 CONTROLS.index(name) if name in CONTROLS else len(CONTROLS),
                 name.partition(":")[0],
-                -build(name).bytes_per_token(self.setup.d_model),
+                -bytes_per_token(build(name), self.setup.d_model),
                 name,
             ),
         )
@@ -107,7 +107,7 @@ class Records:
     def ratio(self, boundary: str, ids: bool) -> float:
         """Of the fp32 stream over what crosses forward, header and token ids counted or not."""
         if not ids:
-            return 4 * self.setup.d_model / build(boundary).bytes_per_token(self.setup.d_model)
+            return 4 * self.setup.d_model / bytes_per_token(build(boundary), self.setup.d_model)
         return wire_ratio(build(boundary), self.setup.d_model, VOCABULARY, self.setup.batch, SEQ)
 
     def controls(self, boundary: str) -> tuple[str, str]:
@@ -139,7 +139,7 @@ class Records:
             losses = {seed: run["loss"] for seed, run in sorted(runs.items())}
             paired = [seed for seed in losses if seed in none]
             over = statistics.mean(losses[seed] / none[seed]["loss"] for seed in paired) - 1
-            width = build(name).bytes_per_token(self.setup.d_model)
+            width = bytes_per_token(build(name), self.setup.d_model)
             codes = f"{self.ratio(name, ids=False):.0f}" if width else "-"
             lines.append(
                 f"| `{name}` | {width:g} | {codes}, {self.ratio(name, ids=True):.1f} "
@@ -176,7 +176,7 @@ class Records:
         rows = [
             (name, self.ratio(name, ids=False), self.ratio(name, ids=True), seed, share)
             for name in self.boundaries()
-            if build(name).bytes_per_token(self.setup.d_model) and name not in CONTROLS
+            if bytes_per_token(build(name), self.setup.d_model) and name not in CONTROLS
             for seed, share in self.shares(name).items()
         ]
 

@@ -138,7 +138,7 @@ def step_seconds(segments: bool, rounds: int) -> float:
     runner = StageRunner(slices, _STAGE, init_stage(slices, _STAGE), _HYPER, _BATCH)
     draw = torch.Generator().manual_seed(0)
     tokens = torch.randint(0, 256, (1, SEQ + 1), generator=draw)
-    message = slices.boundary.pack(torch.randn(slices.code_shape(1, SEQ), generator=draw))
+    message = slices.boundary.codes.pack(torch.randn(slices.code_shape(1, SEQ), generator=draw))
 
     def step(number: int) -> None:
         for sample in range(_BATCH):

@@ -15,9 +15,11 @@ from agents.mechanisms import boundary as boundaries
 from agents.pipeline import letters
 from agents.pipeline.addresses import AddressBook
 from agents.pipeline.epoch import Epoch
+from agents.pipeline.hand_over import wire_of
 from agents.pipeline.letters import Announcement
 from agents.pipeline.mailbox import Running
 from agents.pipeline.miner import Miner
+from agents.pipeline.miner_log import Kind
 from agents.pipeline.post import Post
 from agents.pipeline.schedule import Times
 from agents.pipeline.work import StageWork
@@ -58,8 +60,8 @@ def work(miner: int) -> StageWork:
     return StageWork(SLICES, EPOCH, miner, state, HYPER, batch, IN_FLIGHT)
 
 
-def check(message: bytes) -> object:
-    return SLICES.boundary.unpack(message, SLICES.code_shape(BATCH, SEQ))
+def check(kind: Kind, message: bytes) -> object:
+    return wire_of(SLICES.boundary, kind).unpack(message, SLICES.code_shape(BATCH, SEQ))
 
 
 def running(miner: int, max_waiting: int = 64) -> Running:

@@ -14,16 +14,17 @@ Rounding = Callable[[Tensor], Tensor]
 
 class _Crossing(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, code: Tensor, rounded: Rounding) -> Tensor:
-        ctx.rounded = rounded
-        return rounded(code).view_as(code)
+    def forward(ctx: Any, code: Tensor, there: Rounding, back: Rounding) -> Tensor:
+        ctx.back = back
+        return there(code).view_as(code)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None]:
-        return ctx.rounded(gradients[0]), None
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None]:
+        return ctx.back(gradients[0]), None, None
 
 
-def cross(code: Tensor, rounded: Rounding) -> Tensor:
-    """The rounded code; its gradient is the rounded gradient, straight through the rounding."""
-    crossed: Tensor = _Crossing.apply(code, rounded)  # type: ignore[no-untyped-call]
+def cross(code: Tensor, there: Rounding, back: Rounding) -> Tensor:
+    """The code rounded by `there`; its gradient is the gradient rounded by `back`, straight through
+    the code's rounding."""
+    crossed: Tensor = _Crossing.apply(code, there, back)  # type: ignore[no-untyped-call]
     return crossed

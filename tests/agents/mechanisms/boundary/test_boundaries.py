@@ -119,13 +119,13 @@ def test_bottleneck_keeps_the_residual_on_the_first_channels_only() -> None:
     assert not got[..., WIDTH:].any()
 
 
-def test_a_code_and_its_gradient_cross_in_the_same_form() -> None:
-    wire = Wire("int4")
+def test_a_code_and_its_gradient_cross_each_in_its_own_form() -> None:
+    there, back = Wire("bf16"), Wire("int4")
     code, weights = numbers(1, 2, 5).requires_grad_(), numbers(1, 2, 5, seed=1)
-    crossed = cross(code, wire.rounded)
+    crossed = cross(code, there.rounded, back.rounded)
     (crossed * weights).sum().backward()
-    assert torch.equal(crossed, wire.rounded(code.detach()))
-    assert code.grad is not None and torch.equal(code.grad, wire.rounded(weights))
+    assert torch.equal(crossed, there.rounded(code.detach()))
+    assert code.grad is not None and torch.equal(code.grad, back.rounded(weights))
 
 
 @pytest.mark.parametrize(
