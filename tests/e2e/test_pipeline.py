@@ -48,7 +48,7 @@ SPEC: dict[str, Any] = {
     "model": {**tiny_model(16, 32, 16, layers=STAGES), "tie_embeddings": False},
     "pipeline": {
         "layers": [1] * STAGES,
-        "boundary_options": {"width": 4},
+        "boundary_options": {"width": 4, "code": "fp6", "gradient": "fp4"},
         "local_batch": 2,
         "outer": {"rate": 0.7, "momentum": 0.9},
         "all_reduce": "butterfly",

@@ -28,8 +28,8 @@ class NoBoundary:
     """The boundary `none`; see `agents.mechanisms.boundary.Boundary`.
 
     Attributes:
-        code: fp32, or bf16, fp8, int8 or int4, which round codes and gradients.
-        block: channels per scale of int8 and int4; 0 is one scale a token.
+        code: fp32, or bf16, fp8, fp6, fp4, int8 or int4, which round codes and gradients.
+        block: as `Coded` has it.
     """
 
     code: str = "fp32"

@@ -35,6 +35,7 @@ BOUNDARIES: list[tuple[str, dict[str, Any]]] = [
     ("bottleneck", {"width": 3}),
     ("residual", {"width": 5, "code": "int8"}),
     ("residual", {"width": 5, "code": "fp8", "context": 2}),
+    ("residual", {"width": 5, "code": "fp6", "gradient": "fp4"}),
     ("cut", {"context": 2}),
     ("residual", {"width": 4, "anchor": False}),
     ("subspace", {"width": 5, "code": "int4"}),

@@ -22,7 +22,7 @@ from tests.stage.memory.mined_round import MinedRound, make_mined_round
 
 MINERS, SAMPLES = range(2, 11), 45  # three of each stage
 HARMFUL = 4  # of the middle stage
-CODES = boundary.get("residual")(width=4)
+CODES = boundary.get("residual")(width=4).codes
 
 
 def harmful(passage: Passage, message: bytes) -> bytes:

@@ -37,22 +37,28 @@ from tests.measure.studies.boundary_record import (
     setup_of,
 )
 
+SMALL = "code=fp6,gradient=fp4"
+"""A gradient's 4 bits and its token's power of two are shorter than codes of four channels."""
+
 
 def recorded(d_model: int) -> list[str]:
     """What is recorded where no boundary is named: each kind at 32x and 128x, codes alone, the rest
     of the curve of `residual`, and the two controls of those with context."""
-    widths = {
-        "bottleneck:width={}": 2,
-        "subspace:width={}": 2,
-        "residual:width={}": 2,
-        "residual:width={},code=fp8,context=3": 4,
+    bits = {
+        "bottleneck:width={}": 16,
+        "subspace:width={}": 16,
+        f"subspace:width={{}},{SMALL}": 6,
+        "residual:width={}": 16,
+        f"residual:width={{}},{SMALL}": 6,
+        "residual:width={},code=fp8,context=3": 8,
     }
-    ends = [name.format(w * d_model // r) for r in (32, 128) for name, w in widths.items()]
+    ends = [name.format(32 * d_model // r // b) for r in (32, 128) for name, b in bits.items()]
     curve = [
-        name.format(w * d_model // r)
-        for name, w in widths.items()
+        name.format(32 * d_model // r // b)
+        for name, b in bits.items()
         if name.startswith("residual")
         for r in (4, 8, 16, 64)
+        if 32 * d_model // r // b <= d_model
     ]
     return [*ends, "cut:context=3", f"residual:width={d_model},context=3", *curve]
 

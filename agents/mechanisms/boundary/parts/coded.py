@@ -9,6 +9,7 @@ from agents.mechanisms.boundary.parts.wire import Wire
 from agents.mechanisms.options import check_choice, check_int
 
 MAX_WIDTH = 32_768
+FORMS = ("bf16", "fp8", "fp6", "fp4", "int8", "int4")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,17 +18,21 @@ class Coded:
 
     Attributes:
         width: channels of the code, 1 to 32,768 and at most the model's.
-        code: bf16, fp8, int8 or int4; gradients cross in the same form.
-        block: channels per scale of int8 and int4; 0 is one scale a token.
+        code: bf16, fp8, fp6, fp4, int8 or int4: the form of codes.
+        gradient: one of them, for gradients; by default that of codes.
+        block: channels per scale of int8 and int4, or per power of fp4; 0 is all of a token's.
     """
 
     width: int = 16
     code: str = "bf16"
+    gradient: str | None = None
     block: int = 0
 
     def __post_init__(self) -> None:
         check_int("width", self.width, 1, MAX_WIDTH)
-        check_choice("code", self.code, ("bf16", "fp8", "int8", "int4"))
+        check_choice("code", self.code, FORMS)
+        if self.gradient is not None:
+            check_choice("gradient", self.gradient, FORMS)
         check_int("block", self.block, 0, MAX_WIDTH)
 
     @property
@@ -36,7 +41,7 @@ class Coded:
 
     @property
     def gradients(self) -> Wire:
-        return self.codes
+        return Wire(self.gradient or self.code, self.block)
 
     def code_width(self, d_model: int) -> int:
         """`width`; ValueError if the model has fewer channels."""

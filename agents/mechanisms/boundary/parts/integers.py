@@ -27,7 +27,7 @@ def blocks(width: int, block: int) -> int:
 
 def quantise(values: Tensor, bits: int, block: int) -> tuple[Tensor, Tensor]:
     """int8 [..., width] and BF16 scales [..., blocks] of fp32 [..., width], width at least 1."""
-    cut = _cut(values, block)
+    cut = cut_up(values, block)
     scales = (cut.abs().amax(-1) / highest(bits)).to(torch.bfloat16)
     scales = torch.where(scales < _SMALLEST, torch.zeros_like(scales), scales)
     wide = scales.float().unsqueeze(-1)
@@ -38,17 +38,17 @@ def quantise(values: Tensor, bits: int, block: int) -> tuple[Tensor, Tensor]:
 
 def restore(whole: Tensor, scales: Tensor, block: int) -> Tensor:
     """fp32 [..., width]: each number times its block's scale."""
-    wide = _cut(whole.float(), block) * scales.float().unsqueeze(-1)
+    wide = cut_up(whole.float(), block) * scales.float().unsqueeze(-1)
     return wide.flatten(-2)[..., : whole.shape[-1]]
 
 
 def empty_blocks_filled(whole: Tensor, scales: Tensor, block: int) -> bool:
     """Whether a number that is not 0 has a scale of 0: a second spelling of a zero."""
-    return bool((_cut(whole, block).ne(0).any(-1) & (scales == 0)).any())
+    return bool((cut_up(whole, block).ne(0).any(-1) & (scales == 0)).any())
 
 
-def _cut(values: Tensor, block: int) -> Tensor:
-    """[..., blocks, block], the last block filled up with zeros."""
+def cut_up(values: Tensor, block: int) -> Tensor:
+    """[..., blocks, block] of [..., width], the last block filled up with zeros."""
     width = values.shape[-1]
     size = block or width
     filled = functional.pad(values, (0, -width % size))

@@ -2,15 +2,19 @@
 """How codes and their gradients become bytes, and what of a stranger's bytes is refused.
 
 A message is a header of 16 bytes and the body. The header: the letters MB, the version 1, the form
-(fp32 0, bf16 1, int8 2, int4 3, fp8 4), then batch, sequence and width as u32, little-endian. The
-bodies:
+(fp32 0, bf16 1, int8 2, int4 3, fp8 4, fp6 5, fp4 6), then batch, sequence and width as u32,
+little-endian. The bodies:
 
     fp32        4 bytes a number
     bf16        2 bytes a number, rounded to nearest, ties to even
-    int8, int4  a BF16 scale for each block of each token, then 1 byte or 4 bits a number
-                (`integers`); of two numbers in a byte the first has the lower bits
-    fp8         a power of two for the whole message, as one signed byte, then 1 byte a number
+    int8, int4  a BF16 scale for each block of each token, then 8 or 4 bits a number (`integers`)
+    fp8, fp6    a power of two for the whole message, as one signed byte, then 8 or 6 bits a number
                 (`small_floats`)
+    fp4         such a power for each block of each token, then 4 bits a number: with so few, a
+                token much smaller than the largest would cross as zeros
+
+Numbers of fewer than 8 bits lie one after the other, the lowest bit of each first, from the lowest
+bit of a byte on; spare bits of the last byte are 0.
 
 The receiver knows the shape, so the header only finds mistakes early, and nothing is allocated
 by what it says.
@@ -29,12 +33,13 @@ from torch import Tensor
 
 from agents.mechanisms.boundary.parts.integers import (
     blocks,
+    cut_up,
     empty_blocks_filled,
     highest,
     quantise,
     restore,
 )
-from agents.mechanisms.boundary.parts.small_floats import EXPONENTS, eighths, exponent_of, widened
+from agents.mechanisms.boundary.parts.small_floats import EXPONENTS, SMALL, exponents_of
 
 Shape = tuple[int, int, int]
 
@@ -45,8 +50,9 @@ MAX_MAGNITUDE = 2.0**40
 MAX_PACKED = 2 * MAX_MAGNITUDE
 MAX_VALUES = 2**28
 # In the order of their numbers in the header.
-BITS = {"fp32": 32, "bf16": 16, "int8": 8, "int4": 4, "fp8": 8}
-WHOLE = ("int8", "int4")
+BITS = {"fp32": 32, "bf16": 16, "int8": 8, "int4": 4, "fp8": 8, "fp6": 6, "fp4": 4}
+_SCALE_BYTES = {"int8": 2, "int4": 2, "fp4": 1}  # of each block of each token
+_ONE_POWER = ("fp8", "fp6")  # for the whole message
 
 _HEADER = struct.Struct("<2sBB3I")
 HEADER_BYTES = _HEADER.size
@@ -62,7 +68,7 @@ class Wire:
 
     Attributes:
         form: a name in `BITS`.
-        block: channels per scale of the whole-number forms; 0 is one scale a token.
+        block: channels per scale of int8 and int4, or per power of fp4; 0 is all of a token's.
     """
 
     form: str
@@ -71,11 +77,11 @@ class Wire:
     @property
     def bytes_per_message(self) -> int:
         """Bytes of the body that no token adds to."""
-        return int(self.form == "fp8")
+        return int(self.form in _ONE_POWER)
 
     def bytes_per_token(self, width: int) -> float:
         """Bytes of a token in the body."""
-        scales = 2 * blocks(width, self.block) if self.form in WHOLE else 0
+        scales = _SCALE_BYTES.get(self.form, 0) * blocks(width, self.block)
         return scales + width * BITS[self.form] / 8
 
     def size(self, shape: Shape) -> int:
@@ -83,7 +89,7 @@ class Wire:
         batch, seq, width = shape
         if not prod(shape):
             return HEADER_BYTES
-        scales = 2 * batch * seq * blocks(width, self.block) if self.form in WHOLE else 0
+        scales = _SCALE_BYTES.get(self.form, 0) * batch * seq * blocks(width, self.block)
         numbers = -(-prod(shape) * BITS[self.form] // 8)
         return HEADER_BYTES + self.bytes_per_message + scales + numbers
 
@@ -93,9 +99,9 @@ class Wire:
             return values.float()
         if self.form == "bf16":
             return values.to(torch.bfloat16).float()
-        if self.form == "fp8":
-            exponent = exponent_of(values)
-            return widened(eighths(values, exponent), exponent)
+        if self.form in SMALL:
+            numbers, exponents = self._small(values)
+            return self._widened(numbers, exponents, tuple(values.shape))
         whole, scales = quantise(values.float(), BITS[self.form], self.block)
         return restore(whole, scales, self.block)
 
@@ -114,14 +120,12 @@ class Wire:
             return head + values.cpu().contiguous().numpy().astype("<f4").tobytes()
         if self.form == "bf16":
             return head + _bf16_bytes(values.to(torch.bfloat16))
-        if self.form == "fp8":
-            exponent = exponent_of(values)
-            numbers = eighths(values, exponent).cpu().contiguous().view(torch.int8).numpy()
-            return head + exponent.to(torch.int8).cpu().numpy().tobytes() + numbers.tobytes()
+        if self.form in SMALL:
+            numbers, exponents = self._small(values)
+            powers = exponents.to(torch.int8).cpu().numpy().tobytes()
+            return head + powers + _bits(self._shown(numbers, shape), BITS[self.form])
         whole, scales = quantise(values, BITS[self.form], self.block)
-        numbers = whole.cpu().contiguous().numpy().reshape(-1)
-        body = numbers.tobytes() if self.form == "int8" else _nibbles(numbers)
-        return head + _bf16_bytes(scales) + body
+        return head + _bf16_bytes(scales) + _bits(whole.view(torch.uint8), BITS[self.form])
 
     def unpack(self, data: bytes, shape: Shape) -> Tensor:
         """A new fp32 CPU tensor of `shape`.
@@ -144,12 +148,43 @@ class Wire:
             values = torch.from_numpy(np.frombuffer(body, "<f4").astype(np.float32))
         elif self.form == "bf16":
             values = _from_bf16(body)
-        elif self.form == "fp8":
-            values = _from_fp8(body)
+        elif self.form in SMALL:
+            values = self._small_floats(body, shape)
         else:
             return self._whole_numbers(body, shape)
         _check_numbers(values, "The message")
         return values.view(shape)
+
+    def _small(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Numbers, uint8 [..., group], and exponents, [...], of the groups of a tensor."""
+        small = SMALL[self.form]
+        grouped = values.reshape(1, -1) if self.form in _ONE_POWER else cut_up(values, self.block)
+        exponents = exponents_of(grouped, small.largest)
+        return small.numbers(grouped, exponents), exponents
+
+    def _shown(self, grouped: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """A tensor of `shape` from its groups."""
+        if self.form in _ONE_POWER:
+            return grouped.reshape(shape)
+        return grouped.flatten(-2)[..., : shape[-1]]
+
+    def _widened(self, numbers: Tensor, exponents: Tensor, shape: tuple[int, ...]) -> Tensor:
+        return self._shown(SMALL[self.form].widened(numbers, exponents), shape)
+
+    def _small_floats(self, body: memoryview, shape: Shape) -> Tensor:
+        batch, seq, width = shape
+        powers = 1 if self.form in _ONE_POWER else batch * seq * blocks(width, self.block)
+        exponents = torch.from_numpy(np.frombuffer(body[:powers], np.int8).astype(np.int32))
+        least, most = int(exponents.min()), int(exponents.max())
+        if least < EXPONENTS[0] or most > EXPONENTS[1]:
+            wrong = least if least < EXPONENTS[0] else most
+            span = "{} to {}".format(*EXPONENTS)
+            raise WireError(f"The message's exponent {wrong} is not one from {span}.")
+        numbers = torch.from_numpy(_from_bits(body[powers:], prod(shape), BITS[self.form]))
+        if self.form in _ONE_POWER:
+            return self._widened(numbers.view(1, -1), exponents, shape)
+        grouped = cut_up(numbers.view(shape), self.block)
+        return self._widened(grouped, exponents.view(batch, seq, -1), shape)
 
     def _whole_numbers(self, body: memoryview, shape: Shape) -> Tensor:
         batch, seq, width = shape
@@ -158,12 +193,12 @@ class Wire:
         _check_numbers(scales * highest(BITS[self.form]), "A scale of the message")
         if bool(torch.signbit(scales).any()):
             raise WireError("The message has a negative scale.")
-        numbers = np.frombuffer(body[2 * count :], np.int8)
-        if self.form == "int4":
-            numbers = _from_nibbles(numbers, prod(shape))
-        if (numbers < -highest(BITS[self.form])).any():
+        bits = BITS[self.form]
+        raw = _from_bits(body[2 * count :], prod(shape), bits)
+        numbers = (raw << 8 - bits).view(np.int8) >> 8 - bits  # the highest bit is the sign
+        if (numbers < -highest(bits)).any():
             raise WireError(f"The message holds the number that {self.form} leaves out.")
-        whole = torch.from_numpy(numbers.copy()).view(shape)
+        whole = torch.from_numpy(numbers).view(shape)
         if empty_blocks_filled(whole, scales, self.block):
             raise WireError("The message has a scale of 0 for numbers that are not 0.")
         return restore(whole, scales, self.block)
@@ -193,26 +228,22 @@ def _from_bf16(raw: memoryview) -> Tensor:
     return bits.view(torch.bfloat16).float()
 
 
-def _from_fp8(body: memoryview) -> Tensor:
-    exponent = torch.from_numpy(np.frombuffer(body[:1], np.int8).copy()).squeeze()
-    if not EXPONENTS[0] <= int(exponent) <= EXPONENTS[1]:
-        span = "{} to {}".format(*EXPONENTS)
-        raise WireError(f"The message's exponent {int(exponent)} is not one from {span}.")
-    numbers = torch.from_numpy(np.frombuffer(body[1:], np.int8).copy())
-    return widened(numbers.view(torch.float8_e4m3fn), exponent)
+def _bits(numbers: Tensor, bits: int) -> bytes:
+    """The lowest `bits` of each number of a uint8 tensor, one after the other."""
+    flat = numbers.cpu().contiguous().numpy().reshape(-1)
+    if bits == 8:
+        return flat.tobytes()
+    each = np.unpackbits(flat[:, None], axis=1, count=bits, bitorder="little")
+    return np.packbits(each, bitorder="little").tobytes()
 
 
-def _nibbles(numbers: NDArray[np.int8]) -> bytes:
-    even = np.zeros(len(numbers) + len(numbers) % 2, np.uint8)
-    even[: len(numbers)] = numbers.view(np.uint8) & 0xF
-    return (even[::2] | even[1::2] << 4).astype(np.uint8).tobytes()
-
-
-def _from_nibbles(raw: NDArray[np.int8], count: int) -> NDArray[np.int8]:
-    """int8 [count]; WireError if the spare half of the last byte is not 0."""
-    pairs = np.empty(2 * len(raw), np.int8)
-    pairs[::2] = (raw << 4) >> 4
-    pairs[1::2] = raw >> 4
-    if pairs[count:].any():
+def _from_bits(raw: memoryview, count: int, bits: int) -> NDArray[np.uint8]:
+    """uint8 [count]; WireError if spare bits of the last byte are not 0."""
+    data = np.frombuffer(raw, np.uint8)
+    if bits == 8:
+        return data.copy()
+    each = np.unpackbits(data, bitorder="little")
+    if each[count * bits :].any():
         raise WireError("The message's last byte has spare bits that are not zero.")
-    return pairs[:count]
+    each = each[: count * bits].reshape(count, bits)
+    return np.packbits(each, axis=1, bitorder="little")[:, 0]

@@ -129,7 +129,15 @@ def test_a_code_and_its_gradient_cross_each_in_its_own_form() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"width": 0}, {"width": True}, {"code": "fp32"}, {"code": "int2"}, {"block": -1}]
+    "options",
+    [
+        {"width": 0},
+        {"width": True},
+        {"code": "fp32"},
+        {"code": "int2"},
+        {"gradient": "fp32"},
+        {"block": -1},
+    ],
 )
 @pytest.mark.parametrize("name", CODED)
 def test_a_wrong_option_is_refused(name: str, options: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from agents.mechanisms.boundary.parts.wire import BITS, HEADER_BYTES, Wire
 
 FORMS = st.sampled_from(sorted(BITS))
 ROW = torch.tensor([[[1.0, -0.5, 0.26, 0.0, 3.0]]])
+FP6_FROM_4 = (4.0, 4.5, 5.0, 5.5, 6.0, 6.5, 7.0, 7.5)
 
 
 @given(FORMS, st.integers(0, 4), *[st.integers(1, 5)] * 2, st.integers(0, 9), st.integers(0, 2**32))
@@ -48,6 +49,11 @@ def test_the_receiver_gets_the_rounded_tensor_from_a_message_of_the_stated_size(
         # 3 = 0.75 * 2^2, so the exponent is 2 - 9 = -7, and 128 times the numbers are 128, -64,
         # 33.28, 0 and 384: 2^7, -2^6, 2^5 (next is 36), 0 and 1.5 * 2^8. Exponents have 7 added.
         ("fp8", 0, bytes.fromhex("f9 70 e8 60 00 7c")),
+        # The exponent is 2 - 3 = -1: 2, -1, 0.52, 0 and 6 are 010000, 101000, 000100 (0.5), 000000
+        # and 011100, one after the other from the lowest bit on.
+        ("fp6", 0, bytes.fromhex("ff 10 4a 00 1c")),
+        # 1 and 3 give the exponents -2 and -1: 4, -2 and 1.04 are 0110, 1100 and 0010; 0 and 6.
+        ("fp4", 3, bytes.fromhex("fe ff c6 02 07")),
     ],
     ids=lambda value: "" if isinstance(value, bytes) else None,
 )
@@ -74,9 +80,43 @@ def test_an_fp8_number_is_at_most_a_sixteenth_of_itself_away_and_its_largest_fit
         assert float(error.max()) > 0
 
 
-def test_a_tensor_of_zeros_or_of_numbers_too_small_crosses_in_fp8_as_zeros() -> None:
+@pytest.mark.parametrize(
+    ("form", "numbers"),
+    [
+        ("fp6", [*(n / 8 for n in range(16)), *(n / 4 for n in range(8, 16)), *FP6_FROM_4]),
+        ("fp4", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]),
+    ],
+)
+def test_small_floats_are_the_standards_and_a_half_goes_to_the_even_one(
+    form: str, numbers: list[float]
+) -> None:
+    row = torch.tensor([*numbers, *(-number for number in numbers)])
+    assert torch.equal(_rounded(form, row), row)
+    lower, upper = torch.tensor(numbers[:-1]), torch.tensor(numbers[1:])
+    # The even ones, whose last bit is 0, are every second one from 0 on.
+    even = torch.tensor([numbers[at + at % 2] for at in range(len(numbers) - 1)])
+    halves = torch.cat(((lower + upper) / 2, row[:1] + numbers[-1]))
+    assert torch.equal(_rounded(form, halves)[:-1], even)
+
+
+def _rounded(form: str, row: torch.Tensor) -> torch.Tensor:
+    return Wire(form).rounded(row.view(1, 1, -1)).flatten()
+
+
+def test_a_small_token_or_block_beside_a_large_one_keeps_its_numbers_in_fp4() -> None:
+    row = torch.tensor([3.0, -0.5, 4.0, 1.0])
+    both = torch.cat((row * 2.0**20, row * 2.0**-20))
+    tokens, blocks = both.view(1, 2, 4), both.view(1, 1, 8)
+    assert torch.equal(Wire("fp4").rounded(tokens), tokens)
+    assert torch.equal(Wire("fp4", 4).rounded(blocks), blocks)
+    assert not Wire("fp4").rounded(blocks)[..., 4:].any()
+    assert not Wire("fp6").rounded(tokens)[0, 1].any()
+
+
+@pytest.mark.parametrize("form", ["fp8", "fp6", "fp4"])
+def test_a_tensor_of_zeros_or_of_numbers_too_small_crosses_as_zeros(form: str) -> None:
     for values in (torch.zeros(1, 2, 3), torch.full((1, 2, 3), 2.0**-121)):
-        assert torch.equal(Wire("fp8").rounded(values), torch.zeros(1, 2, 3))
+        assert torch.equal(Wire(form).rounded(values), torch.zeros(1, 2, 3))
 
 
 def _changed(form: str, at: int, raw: str) -> bytes:
@@ -106,6 +146,12 @@ def _changed(form: str, at: int, raw: str) -> bytes:
         ("fp8", _changed("fp8", 0, "2867"), "above 1.09951e"),
         ("fp8", _changed("fp8", 0, "29"), "exponent 41 is not one from -110 to 40"),
         ("fp8", _changed("fp8", 0, "91"), "exponent -111 is not one from -110 to 40"),
+        ("fp6", _changed("fp6", 0, "281f"), "above 1.09951e"),
+        ("fp6", _changed("fp6", 0, "29"), "exponent 41 is not one from -110 to 40"),
+        ("fp6", _changed("fp6", 4, "5c"), "spare bits"),
+        ("fp4", _changed("fp4", 0, "2807"), "above 1.09951e"),
+        ("fp4", _changed("fp4", 0, "91"), "exponent -111 is not one from -110 to 40"),
+        ("fp4", _changed("fp4", 3, "17"), "spare bits"),
         ("int4", _changed("int4", 2, "08"), "that int4 leaves out"),
         ("int4", _changed("int4", 4, "17"), "spare bits"),
     ],
@@ -156,6 +202,10 @@ def test_a_strangers_id_outside_the_vocabulary_is_refused() -> None:
         ("residual", {"width": 16, "code": "int8"}, True, 262_144 / (16 + 256 * 20)),
         ("bottleneck", {"width": 48, "code": "int4", "block": 16}, True, 262_144 / (16 + 256 * 32)),
         ("cut", {}, True, 262_144 / (16 + 256 * 2)),
+        # The longer of the two counts: codes of 30 bytes beside gradients of 21, gradients of 6
+        # beside codes of 3.
+        ("residual", {"width": 40, "code": "fp6", "gradient": "fp4"}, False, 262_144 / (17 + 7680)),
+        ("residual", {"width": 4, "code": "fp6", "gradient": "int8"}, False, 262_144 / (16 + 1536)),
     ],
 )
 def test_the_ratio_counts_header_and_ids(
