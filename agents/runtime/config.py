@@ -76,7 +76,7 @@ class TrainerSettings(_Section):
         description="Batches to train on beside the assigned ones, in jobs that leave it to you",
     )
     recompute: bool = Field(
-        False, description="As a miner, compute blocks twice: less memory, a third more time"
+        True, description="As a miner, compute blocks twice: less memory, a third more time"
     )
     post_listen: bool = Field(
         True, description="Take connections; false: collect letters at other miners' posts"

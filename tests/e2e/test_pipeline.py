@@ -73,7 +73,7 @@ SETTINGS = LocalnetSettings(
     verifiers=2,
     aggregators=1,
     agent={**AGENTS, "trainer": TIMES},
-    trainer={"trainer-1": {"recompute": True}, "trainer-4": {"post_listen": False}},
+    trainer={"trainer-1": {"recompute": False}, "trainer-4": {"post_listen": False}},
 )
 MINERS = tuple(f"trainer-{number}" for number in range(1, 6))
 MINER_POINTS = (
