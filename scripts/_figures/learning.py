@@ -12,17 +12,24 @@ from scripts._figures.boundary_runs import Run, Setup, build, train_all
 from scripts._figures.figure import COLOURS, SOFT, Figure
 from scripts._figures.text import SEQ
 
-_KINDS = ("residual", "bottleneck", "subspace")
+# Label -> boundary for a width, and bits of a channel of its code.
+_KINDS = {
+    "residual": ("residual:width={}", 16),
+    "residual-fp6": ("residual:width={},code=fp6,gradient=fp4", 6),
+    "bottleneck": ("bottleneck:width={}", 16),
+    "subspace": ("subspace:width={}", 16),
+}
 _RATIOS = (32, 128)
 _VOCABULARY = 256
 
 
 def boundaries_of(d_model: int) -> dict[str, str]:
-    """Label -> boundary: the two controls, and each kind at about 32x and 128x in bf16."""
+    """Label -> boundary: the two controls, and each kind at about 32x and 128x, codes in bf16 but
+    where the label says fp6."""
     narrow = {
-        f"{kind} {ratio}x": f"{kind}:width={2 * d_model // ratio}"
+        f"{label} {ratio}x": kind.format(32 * d_model // ratio // bits)
         for ratio in _RATIOS
-        for kind in _KINDS
+        for label, (kind, bits) in _KINDS.items()
     }
     return {"none 1x": "none", "cut": "cut", **narrow}
 
@@ -60,7 +67,7 @@ def figure_5(setup: Setup, seed: int, workers: int, say: Callable[[str], None]) 
             "loss of fresh batches since the last point. All runs start from the same bits and see "
             "the same batches; nothing else differs but the boundary. `cut` is a control through "
             "which nothing passes that is used. Times less is the stream's fp32 bytes over the "
-            f"code's. Counted with header and token ids it is {_counted(setup)}."
+            f"code's. Counted with header and token ids it is {_counted(setup)} in bf16."
         ),
         formula="There is none: this is what was seen, once a boundary.",
         assumed=(
@@ -85,16 +92,14 @@ def figure_5(setup: Setup, seed: int, workers: int, say: Callable[[str], None]) 
 def _counted(setup: Setup) -> str:
     shown = []
     for ratio in _RATIOS:
-        width = 2 * setup.d_model // ratio
-        counted = wire_ratio(
-            build(f"residual:width={width}"), setup.d_model, _VOCABULARY, setup.batch, SEQ
-        )
+        boundary = build(boundaries_of(setup.d_model)[f"residual {ratio}x"])
+        counted = wire_ratio(boundary, setup.d_model, _VOCABULARY, setup.batch, SEQ)
         shown.append(f"{counted:.1f} for {ratio}x")
     return " and ".join(shown)
 
 
 def _curve(axis: Axes, label: str, run: Run) -> None:
     kind, _, ratio = label.partition(" ")
-    colour = {"none": "black", "cut": SOFT}.get(kind) or COLOURS[_KINDS.index(kind)]
+    colour = {"none": "black", "cut": SOFT}.get(kind) or COLOURS[list(_KINDS).index(kind)]
     style = {"": ":", "128x": "--"}.get(ratio, "-")
     axis.plot(*zip(*run.curve, strict=True), style, color=colour, label=label, linewidth=1.5)

@@ -182,11 +182,12 @@ class Records:
 
         def draw(axis: Axes) -> None:
             kinds = list(dict.fromkeys(_kind(str(row[0])) for row in rows))
-            for kind, colour in zip(kinds, COLOURS, strict=False):
+            for place, kind in enumerate(kinds):
+                colour, style = COLOURS[place % len(COLOURS)], "-" if place < len(COLOURS) else "--"
                 own = [row for row in rows if _kind(str(row[0])) == kind]
                 axis.plot([row[1] for row in own], [row[4] for row in own], ".", color=colour)
                 means = sorted({(row[1], self.share(str(row[0]))) for row in own})
-                axis.plot(*zip(*means, strict=True), "-", color=colour, label=kind)
+                axis.plot(*zip(*means, strict=True), style, color=colour, label=kind)
             for share in (0, 1):
                 axis.axhline(share, color=SOFT, linewidth=0.8)
             axis.plot([32, 128], [0.8, 0.6], "k_", markersize=16, label="goals")
