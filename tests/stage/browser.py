@@ -6,10 +6,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
 from tests.stage.island import skip_or_fail
+
+PATIENCE_MS = 90_000  # a busy machine is no defect of the page
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 _FLAGS = [
@@ -38,3 +41,13 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=found, args=_FLAGS, headless=True)
         yield browser
         browser.close()
+
+
+def visitor(browser: Browser, url: str, **options: Any) -> BrowserContext:
+    """A context of its own for one reader of `url`, who waits as long as a test does.
+
+    `options`: of Playwright's `new_context`.
+    """
+    context = browser.new_context(base_url=url, **options)
+    context.set_default_timeout(PATIENCE_MS)
+    return context

@@ -23,6 +23,7 @@ from scripts._net.anvil import CHAIN_ID, Anvil, start_anvil
 from scripts._net.deployment import ZOO, TaskTerms
 from scripts._net.processes import Supervisor
 from scripts._web.serve import html
+from tests.stage.browser import PATIENCE_MS, visitor
 from tests.stage.chain.people import TERMS, Node, People, found
 from tests.stage.chain.tasks import FEE
 from tests.stage.island import built_island
@@ -30,7 +31,6 @@ from tests.stage.wallet import Wallet
 from tests.stage.web import Served, served
 
 ROUNDS = 8
-PATIENCE_MS = 90_000  # a busy machine is no defect of the page
 
 
 @dataclass
@@ -113,8 +113,7 @@ class Visit:
     """One reader's browser: a context of its own with the wallets that are installed in it."""
 
     def __init__(self, browser: Browser, url: str, *wallets: Wallet) -> None:
-        self.context: BrowserContext = browser.new_context(base_url=url)
-        self.context.set_default_timeout(PATIENCE_MS)
+        self.context: BrowserContext = visitor(browser, url)
         self.page: Page = self.context.new_page()
         self.errors: list[str] = []
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))

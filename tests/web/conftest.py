@@ -9,10 +9,10 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from scripts._web.pages.routes import PAGES
-from tests.stage.browser import chromium
+from tests.stage.browser import PATIENCE_MS, chromium
 from tests.stage.chain.finished_job import FinishedJob
 from tests.stage.island import built_island
-from tests.stage.journeys import PATIENCE_MS, Stage, Visit
+from tests.stage.journeys import Stage, Visit
 from tests.stage.journeys import stage as make_stage
 from tests.stage.underway import Underway, underway
 from tests.stage.wallet import Wallet

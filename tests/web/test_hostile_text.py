@@ -23,6 +23,7 @@ from agents.audit.explain import Explainer
 from agents.storage.canonical import dumps
 from scripts._web.api.artefacts import Artefacts
 from scripts._web.pages import committee, routes, tasks
+from tests.stage.browser import visitor
 from tests.stage.chain.finished_job import JOB, FinishedJob
 from tests.stage.crawl import Page
 from tests.stage.web import Served, served
@@ -109,7 +110,7 @@ class Reader:
     """A browser whose reader clicks and points at everything. `said`: what must not happen."""
 
     def __init__(self, browser: Browser, url: str) -> None:
-        self.context = browser.new_context(base_url=url, viewport={"width": 360, "height": 740})
+        self.context = visitor(browser, url, viewport={"width": 360, "height": 740})
         self.page = self.context.new_page()
         self.said: list[str] = []
         self.page.on("dialog", self._opened)
@@ -186,7 +187,7 @@ def test_a_strangers_file_is_no_page(
     svg = b"<svg xmlns='http://www.w3.org/2000/svg' onload='window.hacked=1'/>"
     for raw in (html, svg, dumps({"a": "<script>"})):
         cid = finished.store.put_bytes(raw)
-        context = browser.new_context(base_url=history.url)
+        context = visitor(browser, history.url)
         answer = context.request.get(f"/api/store/{cid}")
         assert answer.status == 200 and answer.body() == raw
         assert answer.headers["content-type"].startswith("application/octet-stream")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 
+from tests.stage.browser import visitor
 from tests.stage.chain.finished_job import JOB
 from tests.stage.island import ISLAND
 from tests.stage.underway import Underway
@@ -58,7 +59,7 @@ def open_page(browser: Browser, history: Served) -> Iterator[Open]:
     said: list[str] = []
 
     def begin(path: str, **options: Any) -> Page:
-        context = browser.new_context(base_url=history.url, viewport=DESK, **options)
+        context = visitor(browser, history.url, viewport=DESK, **options)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: said.append(f"{path}: {error}"))
@@ -119,7 +120,7 @@ def test_pages_are_for_everybody_while_things_are_undecided(
 ) -> None:
     bob, job = undecided.people.nodes["bob"].node_id, undecided.people.job
     options: dict[str, Any] = {"color_scheme": "light", "reduced_motion": "reduce"}
-    context = browser.new_context(base_url=undecided.page.url, viewport=DESK, **options)
+    context = visitor(browser, undecided.page.url, viewport=DESK, **options)
     page = context.new_page()
     running, convicted = f"/jobs/{job}/rounds/3", f"/jobs/{job}/rounds/2"
     for path in ("/", running, convicted, f"/nodes/{bob}", "/tasks", "/tasks/2", "/committee"):
@@ -236,7 +237,7 @@ def test_a_page_is_whole_without_a_script(
 
 @pytest.fixture(scope="module")
 def scriptless(browser: Browser, history: Served) -> Iterator[BrowserContext]:
-    context = browser.new_context(base_url=history.url, java_script_enabled=False)
+    context = visitor(browser, history.url, java_script_enabled=False)
     yield context
     context.close()
 
