@@ -158,9 +158,13 @@ class Wire:
     def _small(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Numbers, uint8 [..., group], and exponents, [...], of the groups of a tensor."""
         small = SMALL[self.form]
-        grouped = values.reshape(1, -1) if self.form in _ONE_POWER else cut_up(values, self.block)
+        grouped = self._grouped(values)
         exponents = exponents_of(grouped, small.largest)
         return small.numbers(grouped, exponents), exponents
+
+    def _grouped(self, tensor: Tensor) -> Tensor:
+        """[..., group]: what has one power of two, filled up with zeros."""
+        return tensor.reshape(1, -1) if self.form in _ONE_POWER else cut_up(tensor, self.block)
 
     def _shown(self, grouped: Tensor, shape: tuple[int, ...]) -> Tensor:
         """A tensor of `shape` from its groups."""
@@ -181,10 +185,8 @@ class Wire:
             span = "{} to {}".format(*EXPONENTS)
             raise WireError(f"The message's exponent {wrong} is not one from {span}.")
         numbers = torch.from_numpy(_from_bits(body[powers:], prod(shape), BITS[self.form]))
-        if self.form in _ONE_POWER:
-            return self._widened(numbers.view(1, -1), exponents, shape)
-        grouped = cut_up(numbers.view(shape), self.block)
-        return self._widened(grouped, exponents.view(batch, seq, -1), shape)
+        grouped = self._grouped(numbers.view(shape))
+        return self._widened(grouped, exponents.view(grouped.shape[:-1]), shape)
 
     def _whole_numbers(self, body: memoryview, shape: Shape) -> Tensor:
         batch, seq, width = shape
