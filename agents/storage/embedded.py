@@ -46,6 +46,7 @@ from agents.storage.spans import Span, Spans, cut
 
 _SUFFIX: Final = {RAW: "raw", DAG_PB: "dag"}
 _STALE_S: Final = 3600.0  # no writer pauses this long between two writes
+_TRIES: Final = 100  # each is lost only to another process that empties the box at that moment
 
 
 class EmbeddedStore:
@@ -150,8 +151,15 @@ class EmbeddedStore:
             raise self._not_found(parse_cid(cid))
         place = self._boxes / box_name(box) / cid
         with self._storage_errors("leave something in"):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.touch()
+            for tries_left in reversed(range(_TRIES)):
+                try:
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    place.touch()
+                    return
+                except (FileNotFoundError, FileExistsError):
+                    # Whoever took the last CID away has just removed the folder.
+                    if not tries_left:
+                        raise
 
     def left(self, box: bytes, most: int) -> list[str]:
         """Reads no more names than it gives; what is no CID makes room."""

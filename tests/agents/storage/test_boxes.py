@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,29 @@ def test_a_box_and_what_lies_in_it_are_named_properly(store: ContentStore) -> No
                 call(box, what)
     with pytest.raises(InvalidCid):
         store.left(b"short", 1)
+
+
+def test_a_box_is_filled_while_others_empty_it(embedded: EmbeddedStore) -> None:
+    """The last CID's folder goes with it, at any moment of another process's `leave`."""
+    cids = [embedded.put_bytes(bytes([number])) for number in range(3)]
+
+    def leave_and_take_away(cid: str) -> None:
+        for _ in range(100):
+            embedded.leave(BOX, cid)
+            assert cid in embedded.left(BOX, 10)
+            embedded.take_away(BOX, cid)
+
+    with ThreadPoolExecutor(len(cids)) as pool:
+        list(pool.map(leave_and_take_away, cids))
+    assert embedded.left(BOX, 10) == []
+
+
+def test_a_box_whose_place_is_taken_is_an_error(embedded: EmbeddedStore) -> None:
+    cid = embedded.put_bytes(b"kept")
+    (embedded.root / "boxes").mkdir()
+    (embedded.root / "boxes" / BOX.hex()).touch()
+    with pytest.raises(StoreUnavailable, match="leave something in"):
+        embedded.leave(BOX, cid)
 
 
 def test_what_strangers_put_into_the_folder_is_no_cid(embedded: EmbeddedStore) -> None:
