@@ -126,7 +126,9 @@ def main() -> None:
     parser.add_argument("--layers", default="1,1,1,1", help="blocks of each stage")
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument(
-        "--inner", help="inner optimizer, as a spec names it: adamw, and with --record all recorded"
+        "--inner",
+        help="inner optimizer, as a spec names it (adamw); with --record, one of the recorded "
+        f"setups ({', '.join(SETUPS)}), and all of them by default",
     )
     parser.add_argument("--inner-option", action="append", default=[], help="name=value; repeats")
     options: Any = parser.parse_args()
