@@ -41,7 +41,7 @@ def serving(server: KuboServer) -> Iterator[str]:
 
 @contextmanager
 def opened(url: str) -> Iterator[ContentStore]:
-    store = open_store(url, timeout_s=5)
+    store = open_store(url, timeout_s=60)
     try:
         yield store
     finally:

@@ -23,9 +23,9 @@ FAMILY = """
 import os, signal, subprocess, sys, time
 if "stubborn" in sys.argv:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
 print(os.getpid(), child.pid, flush=True)
-time.sleep(60)
+time.sleep(300)
 """
 SUPERVISED = f"""
 import sys, time
@@ -33,9 +33,9 @@ from pathlib import Path
 from scripts._net.processes import Supervisor, terminate_as_exit
 with terminate_as_exit(), Supervisor(Path(sys.argv[1])) as supervisor:
     supervisor.start("family", [sys.executable, "-c", {FAMILY!r}])
-    time.sleep(60)
+    time.sleep(300)
 """
-SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
+SLEEP = [sys.executable, "-c", "import time; time.sleep(300)"]
 TELLER = """
 import json, os, sys, time
 print(json.dumps({
@@ -44,7 +44,7 @@ print(json.dumps({
     "group": os.getpgrp(),
 }))
 print("to stderr", file=sys.stderr)
-time.sleep(60)
+time.sleep(300)
 """
 FORKING = """
 import sys, time
@@ -54,7 +54,7 @@ from scripts._net.processes import Supervisor
 with Supervisor(Path(sys.argv[1])) as supervisor:
     command = [sys.executable, "-m", sys.argv[2]]
     supervisor.start("teller", command, settings=pinned_environment())
-    time.sleep(60)
+    time.sleep(300)
 """
 PYTHON_PASS = [sys.executable, "-m", "this"]
 
@@ -133,7 +133,7 @@ def test_signals_to_the_supervisor_leave_no_process(tmp_path: Path, number: sign
     assert eventually(lambda: len(pids(tmp_path / "family.log")) == 2)
     parent, child = pids(tmp_path / "family.log")
     outer.send_signal(number)
-    outer.wait(10)
+    outer.wait(60)
     assert eventually(lambda: not alive(parent))
     if number == signal.SIGKILL:
         os.kill(child, signal.SIGKILL)
@@ -146,7 +146,7 @@ def test_fallen_names_only_what_nobody_stopped(tmp_path: Path) -> None:
         supervisor.start("long", SLEEP)
         supervisor.start("killed", SLEEP)
         supervisor["killed"].kill()
-        assert supervisor["short"].wait(10)
+        assert supervisor["short"].wait(60)
         assert [(p.name, p.returncode) for p in supervisor.fallen()] == [("short", 3)]
 
 
@@ -179,8 +179,8 @@ def test_restart_keeps_command_environment_and_log(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import os; print(os.environ['WHO'], flush=True)"]
     with Supervisor(tmp_path) as supervisor:
         supervisor.start("again", command, env={"WHO": "menagerie"})
-        assert supervisor["again"].wait(10)
-        assert supervisor.restart("again").wait(10)
+        assert supervisor["again"].wait(60)
+        assert supervisor.restart("again").wait(60)
     assert (tmp_path / "again.log").read_text() == "menagerie\nmenagerie\n"
 
 
@@ -209,7 +209,7 @@ def test_fork__is_a_process_of_its_own_with_libraries_loaded(tmp_path: Path, mod
             "group": process.pid,
         }
         process.signal_group(signal.SIGTERM)
-        assert process.wait(10) and process.returncode == -signal.SIGTERM
+        assert process.wait(60) and process.returncode == -signal.SIGTERM
         again = supervisor.restart("teller")
         assert again.pid != process.pid
     assert not alive(again.pid)
@@ -225,7 +225,7 @@ def test_start__other_settings_of_torch__forks_nothing(
     env, settings = (other, {}) if variable == "env" else ({}, other)
     with Supervisor(tmp_path / "logs", tmp_path) as supervisor:
         first = supervisor.start("first", PYTHON_PASS, settings=pinned_environment())
-        assert first.wait(30) and first.returncode == 0
+        assert first.wait(120) and first.returncode == 0
         process = supervisor.start(
             "teller",
             [sys.executable, "-m", module],
@@ -243,5 +243,5 @@ def test_fork__ends_when_its_supervisor_is_killed(tmp_path: Path, module: str) -
     assert eventually(lambda: "to stderr" in log_of(tmp_path, "teller"))
     child = json.loads(log_of(tmp_path, "teller").splitlines()[0])["pid"]
     outer.kill()
-    outer.wait(10)
+    outer.wait(60)
     assert eventually(lambda: not alive(child))

@@ -78,7 +78,7 @@ def crawl(url: str, most: int = 400, client: httpx.Client | None = None) -> dict
     """Read every page of a site that links lead to. Paths of `/api` and `/static` are not pages."""
     found: dict[str, Page] = {}
     todo = list(FIRST)
-    with client or httpx.Client(timeout=30) as reader:
+    with client or httpx.Client(timeout=120) as reader:
         while todo and len(found) < most:
             path = todo.pop(0)
             if path in found:

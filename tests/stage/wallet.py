@@ -25,7 +25,7 @@ _UNKNOWN_CHAIN = {"code": 4902, "message": "Unrecognized chain ID."}
 _NO_METHOD = {"code": -32601, "message": "the method does not exist"}
 _AWAY = {"code": -32603, "message": "Failed to fetch"}
 _TIP = 10**9
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 120.0
 
 _SCRIPT = """
 (() => {

@@ -25,7 +25,7 @@ from scripts._web.follow.indexer import Indexer
 from scripts._web.index.database import open_database
 from scripts._web.serve import Server
 
-_START_S = 30.0
+_START_S = 120.0
 
 
 @dataclass

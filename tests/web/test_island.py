@@ -49,7 +49,7 @@ def test_island__its_own_tests_pass(island: Path) -> None:
         cwd=ISLAND,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-2_000:]

@@ -144,7 +144,7 @@ def run(finished: FinishedJob, *arguments: str) -> subprocess.CompletedProcess[s
         text=True,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=120,
+        timeout=300,
     )
 
 

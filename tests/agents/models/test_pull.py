@@ -54,7 +54,7 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=120,
+        timeout=300,
     )
 
 
@@ -122,7 +122,7 @@ def test_a_killed_pull_goes_on_where_it_stopped(finished: FinishedJob, tmp_path:
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
-        timeout=120,
+        timeout=300,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     with pytest.raises(FolderError, match="no model of a job"):

@@ -87,7 +87,7 @@ def test_rubbish_among_the_signs_hides_none(way: Way) -> None:
 
 
 def test_a_miner_signs_for_itself_while_its_epoch_runs(way: Way) -> None:
-    end, found = time.monotonic() + 15.0, list[str]()
+    end, found = time.monotonic() + 60.0, list[str]()
     while not found and time.monotonic() < end:
         spans = span_of(time.time()), span_of(time.time()) - 1
         found = [

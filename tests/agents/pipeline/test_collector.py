@@ -78,11 +78,11 @@ def question(by: int = 21, at: int = 11, counter: int = 1, **changed: Any) -> Co
 
 
 def collect(at: Post, asked: Collect) -> tuple[int, bytes]:
-    return ask("POST", at.url + "/collect", asked.to_bytes(), 5.0, len(LETTER))
+    return ask("POST", at.url + "/collect", asked.to_bytes(), 60.0, len(LETTER))
 
 
 def until(holds: Any) -> None:
-    end = time.monotonic() + 15.0
+    end = time.monotonic() + 60.0
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -223,5 +223,5 @@ def test_a_post_that_answers_without_end_is_cut_off_and_asked_less_and_less(pair
         collector.stop()
     assert box.came == 1
     pauses = [later - earlier for earlier, later in pairwise(asked)]
-    assert pauses[2] > pauses[0] and pauses[2] >= 1.0
+    assert all(took >= pause for took, pause in zip(pauses, (0.25, 0.5, 1.0), strict=False))
     assert max(sent) < 64 << 20 and len(CODE) <= MAX_MESSAGE

@@ -48,7 +48,7 @@ from tests.stage.memory.pipeline_epoch import (
     work,
 )
 
-SECONDS = 20.0
+SECONDS = 120.0  # a slow machine is no defect of a miner
 
 
 class Miners:
@@ -125,7 +125,7 @@ def assert_replays(miner: int, finished: Finished) -> None:
 
 
 def test_all_samples_pass_all_stages_and_every_inbox_replays(miners: Miners) -> None:
-    miners.times = replace(TIMES, answer=SECONDS)  # a slow machine is no reason to pass by a miner
+    miners.times = replace(TIMES, answer=SECONDS, linger=SECONDS)  # none is passed by
     began = time.monotonic()
     for miner in MINERS:
         miners.start(miner)
@@ -285,7 +285,7 @@ def test_a_stranger_who_floods_boxes_and_replays_letters_costs_nobody_a_sample(
 
 def test_others_do_the_samples_of_a_miner_that_never_comes_for_its_letters(miners: Miners) -> None:
     """They take their letters back long before its time is up."""
-    miners.closed, miners.times = (31,), replace(TIMES, answer=8.0, linger=SECONDS)
+    miners.closed, miners.times = (31,), replace(TIMES, answer=20.0, linger=SECONDS)
     miners.announce(31)
     began = time.monotonic()
     for miner in MINERS:
@@ -301,6 +301,7 @@ def test_others_do_the_samples_of_a_miner_that_never_comes_for_its_letters(miner
 def test_others_do_the_samples_of_a_miner_that_takes_letters_and_never_answers(
     miners: Miners,
 ) -> None:
+    miners.times = replace(TIMES, answer=3.0, linger=SECONDS)
     miners.announce(31)
     silent = miners.posts[31].open(running(31), lambda: None)
     for miner in MINERS:
@@ -315,13 +316,12 @@ def test_others_do_the_samples_of_a_miner_that_takes_letters_and_never_answers(
 def test_a_miner_that_died_goes_on_with_the_same_bits(miners: Miners) -> None:
     # A letter may be lost with the miner that took it. Its sender waits for `answer` times the
     # stages that follow, which must leave the epoch the time to do the sample elsewhere.
-    miners.seconds = 8 * SECONDS
-    miners.times = replace(TIMES, answer=SECONDS / 4, linger=miners.seconds)
+    miners.times = replace(TIMES, answer=5.0, linger=SECONDS)
     file = miners.folder / "21.inbox"
     passes = lambda: file.exists() and file.stat().st_size > 2 * MAX_MESSAGE  # noqa: E731
     for miner in MINERS:
         miners.start(miner, passes if miner == 21 else lambda: False)
-    miners.threads[21].join(miners.seconds)
+    miners.threads[21].join(SECONDS)
     assert miners.results[21] is None
     before = file.read_bytes()
     file.write_bytes(before + b"\0\0\0")  # an entry that the crash cut
@@ -335,7 +335,7 @@ def test_a_miner_that_died_goes_on_with_the_same_bits(miners: Miners) -> None:
 
 
 def test_who_comes_back_after_the_others_left_ends_at_once(miners: Miners) -> None:
-    miners.times = replace(TIMES, linger=15.0)
+    miners.times = replace(TIMES, linger=SECONDS)
     file = miners.folder / "21.inbox"
     died = lambda: file.exists() and file.stat().st_size > 3 * MAX_MESSAGE  # noqa: E731
     for miner in MINERS:
@@ -344,10 +344,11 @@ def test_who_comes_back_after_the_others_left_ends_at_once(miners: Miners) -> No
     began = time.monotonic()
     miners.start(21)
     miners.threads[21].join(SECONDS)
-    assert time.monotonic() - began < 5.0
+    assert time.monotonic() - began < SECONDS / 2
     finished = miners.results[21]
     assert finished is not None
-    assert 0 < finished.busy_s < 5.0, "what it executes again counts in the place of what it did"
+    # What it executes again counts in the place of what it did.
+    assert 0 < finished.busy_s < SECONDS / 2
     assert_replays(21, finished)
 
 
@@ -403,7 +404,7 @@ def test_a_notice_that_was_asked_for_is_believed_to_its_author_alone(
 def test_a_gradient_that_can_not_be_worked_with_is_taken_back(miners: Miners) -> None:
     """Its numbers are allowed on the wire, but the gradient that follows from them is not, though
     a verifier's hardware must be able to replay it."""
-    miners.times = replace(TIMES, answer=SECONDS / 4, linger=SECONDS)  # notices end the epoch
+    miners.times = replace(TIMES, answer=5.0, linger=SECONDS)  # notices end the epoch
     order = EPOCH.candidates(40, 2)
     for miner in (11, *order):
         miners.announce(miner)
@@ -420,7 +421,7 @@ def test_a_gradient_that_can_not_be_worked_with_is_taken_back(miners: Miners) ->
         give(miners, Kind.BACKWARD, miner, SLICES.boundary.gradients.pack(values))
     for miner in EPOCH.stages[0]:
         notice = Done.signed(WALLETS[miner], WHERE, EPOCH, miner)
-        assert send(miners.posts[21].url + "/done", notice.to_bytes(), 5.0)[0] is Outcome.TAKEN
+        assert send(miners.posts[21].url + "/done", notice.to_bytes(), 60.0)[0] is Outcome.TAKEN
     done = miners.finish()[21]
     entries = Inbox.from_bytes(done.inbox, MAX_MESSAGE).entries
     assert [(e.kind, e.sender) for e in entries] == [
@@ -436,7 +437,7 @@ def give(miners: Miners, kind: Kind, sender: int, message: bytes) -> None:
     body = Letter.signed(WALLETS[sender], WHERE, way, message).to_bytes()
     url, outcome, why = miners.posts[21].url + "/letters", Outcome.LATER, ""
     while outcome is Outcome.LATER and miners.threads[21].is_alive():  # it opens its epoch just now
-        outcome, why = send(url, body, 5.0)
+        outcome, why = send(url, body, 60.0)
     assert outcome is Outcome.TAKEN, why
 
 

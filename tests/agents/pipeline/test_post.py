@@ -49,7 +49,7 @@ def letter(
 
 
 def posted(at: Post, body: bytes, path: str = "/letters") -> int:
-    return ask("POST", at.url + path, body, 5.0, 4096)[0]
+    return ask("POST", at.url + path, body, 60.0, 4096)[0]
 
 
 @pytest.fixture
@@ -113,10 +113,10 @@ def test_before_its_first_epoch_a_post_asks_senders_to_come_again() -> None:
     at = post()
     try:
         url = at.url + "/letters"
-        assert send(url, letter().to_bytes(), 5.0)[0] is Outcome.LATER
+        assert send(url, letter().to_bytes(), 60.0)[0] is Outcome.LATER
         at.open(running(21), lambda: None)
-        assert send(url, letter(CODE * 9, epoch=8).to_bytes(), 5.0)[0] is Outcome.LATER
-        assert send(url, letter().to_bytes(), 5.0)[0] is Outcome.TAKEN
+        assert send(url, letter(CODE * 9, epoch=8).to_bytes(), 60.0)[0] is Outcome.LATER
+        assert send(url, letter().to_bytes(), 60.0)[0] is Outcome.TAKEN
     finally:
         at.stop()
 
@@ -163,9 +163,9 @@ def test_a_full_post_refuses_for_now_and_an_epoch_that_is_over_for_good(
 ) -> None:
     at, _ = made(max_waiting=1)
     assert posted(at, letter().to_bytes()) == 200
-    assert send(at.url + "/letters", letter(sample=41).to_bytes(), 5.0)[0] is Outcome.LATER
+    assert send(at.url + "/letters", letter(sample=41).to_bytes(), 60.0)[0] is Outcome.LATER
     at.close(EPOCH, over=True)
-    assert send(at.url + "/letters", letter(sample=41).to_bytes(), 5.0)[0] is Outcome.REFUSED
+    assert send(at.url + "/letters", letter(sample=41).to_bytes(), 60.0)[0] is Outcome.REFUSED
 
 
 def test_who_floods_a_post_keeps_nobody_else_out_and_delays_it_by_one_letter(
@@ -195,13 +195,13 @@ def test_who_was_away_can_ask_for_a_notice_after_the_epoch(here: tuple[Post, Mai
     at, _ = here
     notice = Done.signed(WALLETS[11], WHERE, EPOCH, 11)
     path = done_path(EPOCH, 11)
-    assert ask("GET", at.url + path, None, 5.0, 4096)[0] == 404
+    assert ask("GET", at.url + path, None, 60.0, 4096)[0] == 404
     at.keep(notice)
     at.close(EPOCH, over=True)
-    assert ask("GET", at.url + path, None, 5.0, 4096) == (200, notice.to_bytes())
+    assert ask("GET", at.url + path, None, 60.0, 4096) == (200, notice.to_bytes())
     early = "/done/3/8/" + "05" * 32 + "/11"
     for other in ("/done", path[:-3], path + "/", path[:-1] + "2", early, "/done/x/7/05/11"):
-        assert ask("GET", at.url + other, None, 5.0, 4096)[0] == 404
+        assert ask("GET", at.url + other, None, 60.0, 4096)[0] == 404
 
 
 def test_a_post_forgets_the_oldest_notices(here: tuple[Post, Mailbox]) -> None:
@@ -214,7 +214,7 @@ def test_a_post_forgets_the_oldest_notices(here: tuple[Post, Mailbox]) -> None:
 
 def test_a_message_is_refused_by_its_length_before_it_comes(here: tuple[Post, Mailbox]) -> None:
     host, port = here[0].url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), 5.0) as wire:
+    with socket.create_connection((host, int(port)), 60.0) as wire:
         wire.sendall(b"POST /letters HTTP/1.0\r\nContent-Length: 1000000000000\r\n\r\n")
         wire.sendall(letter().to_bytes()[:HEAD_BYTES])
         assert wire.recv(64).startswith(b"HTTP/1.0 413")
@@ -226,7 +226,7 @@ def test_a_slow_client_is_cut_off_and_delays_nobody(
     at, box = made(request_s=0.5, connections=2)
     host, port = at.url.removeprefix("http://").split(":")
     body = letter().to_bytes()
-    with socket.create_connection((host, int(port)), 10.0) as wire:
+    with socket.create_connection((host, int(port)), 60.0) as wire:
         wire.sendall(b"POST /letters HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(body))
         assert posted(at, letter(sample=41).to_bytes()) == 200
         end = threading.Event()
@@ -262,7 +262,7 @@ def test_a_silent_receiver_delays_no_other(here: tuple[Post, Mailbox]) -> None:
         for _ in range(3):
             courier.give(22, "/letters", letter(receiver=22).to_bytes(), None)
         courier.give(21, "/letters", letter().to_bytes(), "ours")
-        assert told.wait(10.0)
+        assert told.wait(25.0)
         carried = courier.carried()
         courier.stop()
     assert carried is not None

@@ -38,12 +38,12 @@ def relay() -> Iterator[tuple[Post, Mailbox]]:
 
 
 def given(at: Post, body: bytes) -> int:
-    return ask("POST", at.url + "/relay", body, 5.0, 4096)[0]
+    return ask("POST", at.url + "/relay", body, 60.0, 4096)[0]
 
 
 def fetched(at: Post, counter: int = 1) -> tuple[int, bytes]:
     asked = Collect.signed(WALLETS[21], WHERE, EPOCH, 21, 41, counter)
-    return ask("POST", at.url + "/collect", asked.to_bytes(), 5.0, len(LETTER.to_bytes()))
+    return ask("POST", at.url + "/collect", asked.to_bytes(), 60.0, len(LETTER.to_bytes()))
 
 
 def test_everybody_finds_the_same_few_relays() -> None:
@@ -69,7 +69,7 @@ def test_a_relay_gives_the_letter_to_its_receiver_alone(relay: tuple[Post, Mailb
     at, box = relay
     assert given(at, LETTER.to_bytes()) == 200
     asked = Collect.signed(WALLETS[22], WHERE, EPOCH, 21, 41, 1)
-    assert ask("POST", at.url + "/collect", asked.to_bytes(), 5.0, 1 << 20)[0] == 403
+    assert ask("POST", at.url + "/collect", asked.to_bytes(), 60.0, 1 << 20)[0] == 403
     assert fetched(at) == (200, LETTER.to_bytes())
     assert box.came == 0, "it is no letter for the relay's own miner"
 
@@ -95,6 +95,17 @@ def _signed(passage: Passage, message: bytes = CODE, by: int = 11) -> bytes:
         (_signed(PASSAGE, CODE * 1000), 413),
         (b"short", 400),
     ],
+    ids=[
+        "not by its sender",
+        "another stage",
+        "a stranger",
+        "another sample",
+        "another beginner",
+        "for the relay",
+        "another epoch",
+        "too long",
+        "too short",
+    ],
 )
 def test_a_relay_holds_nothing_else(relay: tuple[Post, Mailbox], body: bytes, status: int) -> None:
     assert given(relay[0], body) == status
@@ -118,8 +129,8 @@ def test_letters_of_others_take_no_room_of_the_own_miners() -> None:
 def test_a_relay_tells_of_the_end_what_it_was_told(relay: tuple[Post, Mailbox]) -> None:
     at, _ = relay
     notice = Done.signed(WALLETS[11], WHERE, EPOCH, 11).to_bytes()
-    assert ask("POST", at.url + "/done", notice, 5.0, 4096)[0] == 200
+    assert ask("POST", at.url + "/done", notice, 60.0, 4096)[0] == 200
     path = at.url + done_path(EPOCH, 11)
-    assert ask("GET", path, None, 5.0, 4096) == (200, notice)
+    assert ask("GET", path, None, 60.0, 4096) == (200, notice)
     at.close(EPOCH, over=True)
-    assert ask("GET", path, None, 5.0, 4096) == (200, notice)
+    assert ask("GET", path, None, 60.0, 4096) == (200, notice)

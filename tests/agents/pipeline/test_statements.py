@@ -71,12 +71,12 @@ def test_old_epochs_are_forgotten(board: Post) -> None:
     ("body", "status"), [(b"{}", 400), (b"\xff", 400), (b" " * (MAX_STATEMENT + 1), 413)]
 )
 def test_bytes_that_are_no_statement_are_refused(board: Post, body: bytes, status: int) -> None:
-    assert ask("POST", board.url + "/shards", body, 5.0, 1000)[0] == status
+    assert ask("POST", board.url + "/shards", body, 60.0, 1000)[0] == status
 
 
 @pytest.mark.parametrize("path", ["/shards", "/shards/3", "/shards/x/7", "/shards/3/7/1"])
 def test_another_path_is_not_found(board: Post, path: str) -> None:
-    assert ask("GET", board.url + path, None, 5.0, 1000)[0] == 404
+    assert ask("GET", board.url + path, None, 60.0, 1000)[0] == 404
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[1, null, {}]", b"nonsense", b"[" * 5000])

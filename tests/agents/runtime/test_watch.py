@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -29,12 +30,14 @@ def test_a_slow_step_is_named_with_growing_pauses(lines: Lines) -> None:
     free, began = threading.Event(), time.monotonic()
 
     def dawdle() -> None:
-        free.wait(2.5)
+        while len(lines.events("slow_step")) < 3:
+            free.wait(0.1)
 
-    assert run_watched(dawdle, lambda: began, threading.Event(), lines.log, slow_s=0.5)
+    assert run_watched(dawdle, lambda: began, threading.Event(), lines.log, slow_s=0.25)
     said = lines.events("slow_step")
-    assert 1 <= len(said) <= 3
-    assert all("free.wait(2.5)" in line["at"] for line in said)
+    assert all("in dawdle" in line["at"] for line in said)
+    lasted = [line["after_s"] for line in said]
+    assert all(later >= 2 * earlier - 0.2 for earlier, later in pairwise(lasted)), "rounded to 0.1"
 
 
 def test_a_stop_waits_for_the_step_in_hand_and_no_longer(lines: Lines) -> None:

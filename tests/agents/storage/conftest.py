@@ -32,7 +32,7 @@ def kubo() -> Iterator[KuboServer]:
 @pytest.fixture
 def ipfs(kubo: KuboServer) -> Iterator[IpfsStore]:
     """An IPFS store on that server that retries quickly."""
-    store = IpfsStore(kubo.address, timeout_s=5, attempts=3, backoff_s=0.005)
+    store = IpfsStore(kubo.address, timeout_s=60, attempts=3, backoff_s=0.005)
     yield store
     store.close()
 

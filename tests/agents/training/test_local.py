@@ -215,7 +215,7 @@ def run_fresh(
     plain = {k: v for k, v in os.environ.items() if k not in PINNED_ENVIRONMENT}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, kind, precision],
-        env=plain | environment, capture_output=True, text=True, timeout=120, check=False,
+        env=plain | environment, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     kind_line, hashes, losses = done.stdout.splitlines()

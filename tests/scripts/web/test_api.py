@@ -26,7 +26,7 @@ from tests.stage.web import Served, served
 
 
 def get(page: Served, path: str, **headers: str) -> httpx.Response:
-    return httpx.get(page.url + path, headers=headers)
+    return httpx.get(page.url + path, headers=headers, timeout=120)
 
 
 def test_api__every_answer_names_its_block(page: Served) -> None:
@@ -158,7 +158,7 @@ def test_generate__the_newest_model_goes_on_from_a_prompt(
     assert ask(prompt="x" * 401).status_code == 422
     assert ask(prompt="", max_tokens=1).status_code == 422
     assert ask(prompt="a", max_tokens=10_000).status_code == 422
-    none = httpx.post(f"{page.url}/api/jobs/77/generate", json={"prompt": "a"})
+    none = httpx.post(f"{page.url}/api/jobs/77/generate", json={"prompt": "a"}, timeout=120)
     assert (none.status_code, none.json()["detail"]) == (404, "There is no job 77.")
     answers = [ask(prompt="b", max_tokens=1) for _ in range(8)]
     refused = [answer for answer in answers if answer.status_code == 429]
@@ -237,7 +237,7 @@ def test_live__tells_of_the_newest_step_and_ends_with_the_server(
             "reorg": False,
         }
         began = time.monotonic()
-    assert ended.wait(10) and time.monotonic() - began < 10
+    assert ended.wait(60) and time.monotonic() - began < 60
     thread.join()
 
 

@@ -45,7 +45,7 @@ def test_every_page_that_a_link_leads_to_is_there(site: dict[str, Page]) -> None
 def test_every_page_keeps_the_strictest_policy(site: dict[str, Page], shown: Served) -> None:
     wrong = {path: page.problems for path, page in site.items() if page.problems}
     assert wrong == {}
-    policy = httpx.get(shown.url).headers["content-security-policy"]
+    policy = httpx.get(shown.url, timeout=120).headers["content-security-policy"]
     assert "default-src 'self'" in policy and "unsafe" not in policy
 
 
@@ -62,7 +62,7 @@ def test_links_lead_to_pages_files_or_places_of_the_same_page(
             if urlsplit(whole).path.startswith(("/static", "/api")):
                 files.add(whole)
     files = {file for file in files if "/api/store/" not in file}
-    missing = [file for file in files if httpx.get(file).status_code != 200]
+    missing = [file for file in files if httpx.get(file, timeout=120).status_code != 200]
     assert missing == [] and any("menagerie.css" in file for file in files)
 
 
@@ -180,7 +180,7 @@ def test_the_pages_say_what_happened(site: dict[str, Page], finished: FinishedJo
 def test_an_error_is_a_page_in_the_same_language(
     shown: Served, path: str, status: int, says: str
 ) -> None:
-    answer = httpx.get(shown.url + path, headers=HTML)
+    answer = httpx.get(shown.url + path, headers=HTML, timeout=120)
     page = Page(path, answer.status_code, answer.text)
     assert page.status == status and says in page.text and page.problems == []
     assert page.headings == [1] and "menagerie.css" in page.html
@@ -193,7 +193,7 @@ def test_while_the_index_is_empty_the_page_says_how_far_it_is(
     given = finished.url, finished.deployment, database
     with served(*given, pages=PAGES, follow=False, caught_up=False) as empty:
         empty.site.standing.head = empty.site.deployment.block + 100
-        answer = httpx.get(empty.url, headers=HTML)
+        answer = httpx.get(empty.url, headers=HTML, timeout=120)
         page = Page("/", answer.status_code, answer.text)
     assert page.status == 503 and "0 of 100 blocks read" in page.text and page.problems == []
 
@@ -208,11 +208,11 @@ def test_when_the_node_is_down_pages_stay_and_say_so(
         down.site.chain = type(down.site.chain)(
             "http://127.0.0.1:9", down.indexer._log, tries=1, timeout_s=1.0
         )
-        home = httpx.get(down.url, headers=HTML, timeout=30)
-        round_ = httpx.get(f"{down.url}/jobs/{JOB}/rounds/1", headers=HTML, timeout=30)
-        why = httpx.get(f"{down.url}/jobs/{JOB}/rounds/1/nodes/6", headers=HTML, timeout=30)
-        tasks = httpx.get(f"{down.url}/tasks", headers=HTML)
-        committee = httpx.get(f"{down.url}/committee", headers=HTML)
+        home = httpx.get(down.url, headers=HTML, timeout=120)
+        round_ = httpx.get(f"{down.url}/jobs/{JOB}/rounds/1", headers=HTML, timeout=120)
+        why = httpx.get(f"{down.url}/jobs/{JOB}/rounds/1/nodes/6", headers=HTML, timeout=120)
+        tasks = httpx.get(f"{down.url}/tasks", headers=HTML, timeout=120)
+        committee = httpx.get(f"{down.url}/committee", headers=HTML, timeout=120)
     assert tasks.status_code == 200, "tasks are in the index"
     assert committee.status_code == 503 and Page("/", 503, committee.text).problems == []
     assert home.status_code == 200 and "does not answer" in home.text

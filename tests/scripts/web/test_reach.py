@@ -103,7 +103,8 @@ def _port(server: uvicorn.Server) -> int:
     ],
 )
 def test_names__addresses_and_given_names_are_answered(port: int, host: str) -> None:
-    assert httpx.get(f"http://127.0.0.1:{port}/", headers={"host": host}).status_code == 200
+    found = httpx.get(f"http://127.0.0.1:{port}/", headers={"host": host}, timeout=120)
+    assert found.status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_names__addresses_and_given_names_are_answered(port: int, host: str) -> 
 )
 def test_names__a_stranger_s_name_is_refused(port: int, host: str) -> None:
     """It may be a name that its owner has pointed at a reader's own machine."""
-    found = httpx.get(f"http://127.0.0.1:{port}/", headers={"host": host})
+    found = httpx.get(f"http://127.0.0.1:{port}/", headers={"host": host}, timeout=120)
     assert found.status_code == 421 and "--name" in found.json()["detail"]
 
 
@@ -191,7 +192,7 @@ def test_slow__who_takes_no_more_of_an_answer_is_ended(hurried: uvicorn.Server) 
 
 
 def test_slow__who_takes_and_asks_in_time_is_served(port: int) -> None:
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
         for _ in range(3):
             assert client.get("/long").content == BODY
             assert client.post("/", content=b"z" * 9_000).text == "9000"
@@ -200,15 +201,16 @@ def test_slow__who_takes_and_asks_in_time_is_served(port: int) -> None:
 def test_files__are_compressed_once(port: int) -> None:
     name, raw = "menagerie.css", (STATIC / "menagerie.css").read_bytes()
     url = f"http://127.0.0.1:{port}/static/{name}"
-    packed = httpx.get(url, headers={"accept-encoding": "gzip"})
+    packed = httpx.get(url, headers={"accept-encoding": "gzip"}, timeout=120)
     assert packed.headers["content-encoding"] == "gzip" and packed.content == raw
     assert int(packed.headers["content-length"]) <= len(gzip.compress(raw)) + 64
-    plain = httpx.get(url, headers={"accept-encoding": "identity"})
+    plain = httpx.get(url, headers={"accept-encoding": "identity"}, timeout=120)
     assert plain.content == raw and "content-encoding" not in plain.headers
     assert packed.headers["content-type"] == plain.headers["content-type"]
-    part = httpx.get(url, headers={"accept-encoding": "gzip", "range": "bytes=0-9"})
+    part = httpx.get(url, headers={"accept-encoding": "gzip", "range": "bytes=0-9"}, timeout=120)
     assert part.status_code == 206 and part.content == raw[:10]
     tags = packed.headers["etag"], plain.headers["etag"]
     for tag in tags:
-        again = httpx.get(url, headers={"accept-encoding": "gzip", "if-none-match": tag})
+        asked = {"accept-encoding": "gzip", "if-none-match": tag}
+        again = httpx.get(url, headers=asked, timeout=120)
         assert again.status_code == 304

@@ -142,7 +142,7 @@ class FinishedJob:
             text=True,
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
-            timeout=120,
+            timeout=300,
         )
 
     def forked(self, *arguments: str) -> subprocess.CompletedProcess[str]:

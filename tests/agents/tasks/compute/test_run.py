@@ -53,7 +53,7 @@ def launch(
 
 
 def answer(process: subprocess.Popen[str]) -> dict[str, Any]:
-    out, problem = process.communicate(timeout=120)
+    out, problem = process.communicate(timeout=300)
     assert process.returncode == 0, problem
     found: dict[str, Any] = json.loads(out.splitlines()[-1])
     return found
