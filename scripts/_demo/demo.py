@@ -271,7 +271,7 @@ class Demo:
                     for item in self.history.happenings[shown:]:
                         self.console.print(f"  {item.text}", highlight=False)
                     shown = len(self.history.happenings)
-                for sentence in self.killing.look(self.job_id):
+                for sentence in self.killing.look(self.job_id, self.history):
                     self.say(sentence)
                 if self.key_server is not None:
                     self.key_server.look()
@@ -423,7 +423,7 @@ class Demo:
             *self.killing.checks(self.history),
             *self.sight(),
             check_gas(self.supervisor),
-            self.audit(),
+            *self.audit(),
             *([] if self.ipfs is None else [check_stores(self.net, self.ipfs)]),
         ]
 
@@ -438,7 +438,7 @@ class Demo:
         sight = Sight(self.network, self.store, self.job_id, self.key, folders, nodes, run)
         return self.options.scenario.sight(sight, self.cheats)
 
-    def audit(self) -> Check:
+    def audit(self) -> list[Check]:
         """What a stranger finds who replays the run from the chain and the store alone."""
         self.say("auditing the run from the chain and the store alone")
         log = open_log("audit", path=self.net.directory / "audit.log")
@@ -449,7 +449,16 @@ class Demo:
         print_audit(found, self.console)
         self.audited = found
         first = f": {found.differences[0]}" if found.differences else ""
-        return Check(found.holds, f"the audit compared {found.compared:,} facts{first}")
+        checks = [Check(found.holds, f"the audit compared {found.compared:,} facts{first}")]
+        if again := self.options.scenario.again:
+            self.say(f"doing all work of round {again} again")
+            done = audit_job(
+                network, store, self.job_id, round_id=again, deep=True, data_key=self.key
+            )
+            first = f": {done.differences[0]}" if done.differences else ""
+            said = f"a stranger did all work of round {again} again: {done.compared:,} facts{first}"
+            checks.append(Check(done.holds, said))
+        return checks
 
 
 def show(console: Console, checks: list[Check], facts: dict[str, str], page: Path) -> None:

@@ -5,8 +5,9 @@ Samples pass from stage to stage as compressed codes, along ways that the round'
 gradients come back the same way. Once a round each stage's miners merge their changes: pairs of
 them own a shard each, sign what they merged, and answer for it. The merged change goes through
 Nesterov's momentum. From the second round on miners are drawn by the pace and the reliability that
-the rounds before showed. In the second round a miner and an aggregator are killed while samples are
-under way, and start again.
+the rounds before showed. In the second round a miner and both aggregators are killed while samples
+are under way. The miner starts again and goes on; a verifier proposes the round's result, and the
+aggregators stay away until it has. In the end a stranger does all work of that round again.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ PIPELINE = Scenario(
             {"CHEAT_ATTACK": "sign_flip"},
         ),
     },
-    killed={2: ("trainer-1", "aggregator-1")},
+    killed={2: ("trainer-1", "aggregator-1", "aggregator-2")},
+    again=2,
     spec=_spec,
     plain=STAGES,
     rounds=6,

@@ -68,8 +68,9 @@ class Scenario:
         cheats: by the name that reports show.
         peers: honest trainers with settings of their own (environment), by the name that reports
             show; they come before the cheats.
-        killed: seats that are killed in the middle of a round's work, by that round, and started
-            again a little later.
+        killed: seats that are killed in the middle of a round's work, by that round, a trainer
+            first. It starts again a little later, the others when the round's result is proposed.
+        again: a round of which the audit does all work again; 0 for none.
         plain: the fewest other trainers without which the demo shows nothing.
         rounds: how many by default.
         loss_goal: share of the first validation loss that the last may be at most.
@@ -96,6 +97,7 @@ class Scenario:
     checks: Callable[[Story, Mapping[str, str]], list[Check]] = lambda history, names: []
     peers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     killed: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    again: int = 0
     plain: int = 2
     rounds: int = 10
     loss_goal: float = LOSS_GOAL
