@@ -272,12 +272,15 @@ def drawn(sample: int, way: tuple[int, ...]) -> Collection[int]:
 
 
 @cache
-def each_paid(does: Does, rule: bool = True) -> dict[int, float]:
-    """Pay by miner. `rule`: that of `passes.py`; else each log's own count is paid."""
+def each_paid(does: Does, rule: bool = True, late: int | None = None) -> dict[int, float]:
+    """Pay by miner. `rule`: that of `passes.py`; else each log's own count is paid. `late`: a miner
+    whose payload and log are left out."""
     done: dict[int, set[int]] = {m: set() for m in MINERS}
     for sample, asked in enumerate(ASKED):
         for miner in does(sample, tuple(order[0] for order in asked)):
             done[miner].add(sample)
+    if late is not None:
+        done[late].clear()
     logs = {miner: log_of(miner, samples) if samples else None for miner, samples in done.items()}
     found = counted(EPOCH, logs)
     worth = {m: len(found[m]) if rule else log.backward_passes for m, log in logs.items() if log}
@@ -782,6 +785,22 @@ def test_orchestrator_favours_or_starves__a_way_is_the_seeds_so_its_miners_lose(
     name = "starves a rival" if starve else "favours a friend"
     assert won(f"a miner {name}, each log's own count", free) > 0
     assert won(f"a miner {name}, by the rule", profit) < 0
+
+
+@pytest.mark.parametrize("friends", [1, 4])
+def test_proposer_leaves_a_rival_out_as_late__its_stage_shares_the_pay_and_that_is_not_defended(
+    friends: int,
+) -> None:
+    """Nobody can prove when a payload could be had. The rival's samples count for nobody, so the
+    other stages are paid as before, and its own shares what it would have had."""
+    rival, *mates = STAGES[2]
+    honest, found = each_paid(drawn), each_paid(drawn, late=rival)
+    profit = sum(found[mate] - honest[mate] for mate in mates[:friends])
+    name = f"a proposer leaves a rival out, for {friends} of its stage"
+    assert won(name, profit) == pytest.approx(friends * PAY / len(mates), rel=0.25)
+    assert found[rival] == 0
+    others = [miner for miner in MINERS if miner not in STAGES[2]]
+    assert sum(found[m] - honest[m] for m in others) == pytest.approx(0, abs=3)
 
 
 # -- the log, rewritten once the audit's seed is known --------------------------------------------

@@ -89,7 +89,8 @@ def wire_ratio(
         boundary: whose header and codes are counted, or its gradients where they are longer.
         d_model, vocab_size: of the model.
         batch, seq: of the sample.
-        ids: count the token ids too: a code travels with them, a gradient without.
+        ids: count the token ids too, as if a code took them along. Our miners read them from the
+            job's data instead.
     """
     tokens = batch * seq
     message = message_bytes(boundary, d_model, tokens)
