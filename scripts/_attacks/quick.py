@@ -28,7 +28,8 @@ _FAMILIES = ("training", "verifying", "scoring")
 _ROUNDS = 4
 # docs/scoring.md has the table.
 _RIDERS = (
-    "Who adapts what it sends to the score earns up to 1.26 of an honest node's pay for no work."
+    "Who adapts what it sends to the score earns up to 1.26 of an honest node's pay for no work, "
+    "and under noise like DP's up to 5 times as much."
 )
 
 _VERIFIERS = "What a verifier loses by it is its cut: give them more of the pay (--verifiers-cut)."

@@ -13,9 +13,10 @@ grow old. Where work is redone a rider is a liar, whatever it scores: it loses m
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
 
@@ -24,6 +25,7 @@ import torch
 from eth_utils import keccak
 from torch import Tensor
 
+from agents.mechanisms import merge as merges
 from agents.mechanisms import score as scores
 from agents.mechanisms.score import Evidence, Score
 from agents.mechanisms.score.shares import PPM
@@ -35,7 +37,7 @@ from agents.training.spec import ModelSpec
 from tests.attacks.riding import BY_TENSOR, FITTED, HELPED, QUARTER, Field, Rests
 from tests.measure.studies.lies import CUT, REWARD, SAMPLE
 from tests.measure.studies.riders import Span, Whole
-from tests.stage.memory.public_rounds import SETTINGS, Trajectory, trajectory
+from tests.stage.memory.public_rounds import SETTINGS, PublicRound, Trajectory, trajectory
 from tests.stage.memory.ten_trainers import NODES
 from tests.stage.memory.tiny_specs import tiny_model
 
@@ -59,18 +61,31 @@ PLAYS = 100
 
 
 @cache
-def made(seed: int) -> Trajectory:
+def made(seed: int, noise: float = 0.0) -> Trajectory:
+    """`noise`: added to each payload that is merged, as often as long as it is."""
+    if noise:
+        return under_noise(made(seed), seed, noise)
     return trajectory(SETTINGS[1], seed, ROUNDS, STEPS, MODEL, speeds=False)
 
 
+def under_noise(plain: Trajectory, seed: int, noise: float) -> Trajectory:
+    """The same models and updates. The merges are those of the noisy payloads."""
+    drawn, merge, found = torch.Generator().manual_seed(seed), merges.get("multi_krum")(), []
+    for one in plain.rounds:
+        long = noise * one.sent.norm(dim=1, keepdim=True) / math.sqrt(one.sent.shape[1])
+        sent = one.sent + long * torch.randn(one.sent.shape, generator=drawn)
+        found.append(replace(one, sent=sent, merged=merge(_payloads(sent))["a"]))
+    return replace(plain, rounds=tuple(found))
+
+
 @cache
-def riders_of(seed: int, history: int) -> Field:
+def riders_of(seed: int, history: int, noise: float = 0.0) -> Field:
     """Riders who know that a rule takes out so much."""
-    rounds, rests = made(seed).rounds, list[Rests]([Whole()])
+    rounds, rests = made(seed, noise).rounds, list[Rests]([Whole()])
     for number in range(1, ROUNDS):
         past = rounds[:number][::-1]
         rests.append(Span(past, rounds[number].model) if history else Whole())
-    return Field(made(seed), rests)
+    return Field(made(seed, noise), rests)
 
 
 @dataclass
@@ -80,15 +95,20 @@ class Game:
     seed: int
     score: Score
     riders: int
+    noise: float = 0.0
     shares: list[list[Fraction]] = field(default_factory=list)
 
     @property
     def field(self) -> Field:
-        return riders_of(self.seed, self.score.needs_updates)
+        return riders_of(self.seed, self.score.needs_updates, self.noise)
+
+    @property
+    def rounds(self) -> Sequence[PublicRound]:
+        return made(self.seed, self.noise).rounds
 
     def paid(self, kind: str, number: int) -> list[Fraction]:
         """What each node gets of the round if the riders send that."""
-        honest = made(self.seed).rounds[number].sent[: NODES - self.riders]
+        honest = self.rounds[number].sent[: NODES - self.riders]
         rows = honest
         if self.riders:
             rows = torch.cat([honest, self.field.sent(kind, number, self.riders)])
@@ -127,7 +147,7 @@ class Game:
         return statistics.pstdev(honest) / statistics.mean(honest)
 
     def _evidence(self, number: int) -> Evidence:
-        rounds, count = made(self.seed).rounds, self.score.needs_updates
+        rounds, count = self.rounds, self.score.needs_updates
         known = [one.merged for one in rounds[:number][::-1][:count]]
         known = [*known, rounds[number].model] if count else []
         return Evidence({}, (0,) * NODES, (PPM,) * NODES, None, tuple(_payloads(known)))
@@ -185,6 +205,21 @@ def test_documented__what_riding_still_pays(
     """Whoever makes this unprofitable has the page to change, and gladly."""
     for one in games(name, riders, kind):
         assert least < one.pay < most
+
+
+@pytest.mark.parametrize("riders", RIDERS)
+@pytest.mark.parametrize(("chance", "least", "most"), [(0.0, 1.3, 1.7), (3.0, 2.0, 5.0)])
+def test_documented__under_noise_like_dps_riding_pays_several_times_as_much(
+    riders: int, chance: float, least: float, most: float
+) -> None:
+    """Noise three times as long as an update. The mean of past payloads has less of it than any
+    honest one. `chance`, in 1 / sqrt(numbers), takes away more from the honest ones."""
+    for seed in SEEDS:
+        numbers = made(seed).rounds[0].sent.shape[1]
+        score = scores.get("alignment")(chance=chance / math.sqrt(numbers))
+        paid = Game(seed, score, riders, noise=3.0).ride(FITTED).pay
+        print(f"seed {seed}, {riders} riding, chance {score.chance:.4f}: {paid:.2f}")
+        assert least < paid < most
 
 
 def test_documented__batches_pays_whatever_is_sent() -> None:
