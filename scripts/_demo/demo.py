@@ -26,6 +26,7 @@ from agents.jobs.publish import Published, publish_job
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZOO, Phase, ReportStatus, Role, Violation
 from agents.rounds.models import Models
+from agents.rounds.plan import Plans
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
@@ -53,6 +54,7 @@ from scripts._report.page.report import write_report
 from scripts._report.run import Claim, Model, Replay, Run, Sample
 from scripts._report.sampling import samples_of, tokens_of
 from scripts._report.spent import spent_of
+from scripts._report.stages import Seats, stages_of
 from scripts._report.standing import standing_of
 from scripts._report.story import losses
 from scripts._report.verdict import (
@@ -78,6 +80,7 @@ _ROUND_GAS = 10_000_000
 # Some eighty times what a trainer is paid for a round, so that few have to be drawn.
 _TRAINER_STAKE = 1_000 * ZOO
 _LOOK_S = 0.5
+_RECORD_BYTES = 1 << 24  # of a round's shards, which hold a few hundred bytes for each two miners
 # What a stranger can't repeat, where it is not everything.
 _LOCAL = "The training can't be repeated by a stranger: its data never left the nodes."
 _FREE = (
@@ -382,11 +385,23 @@ class Demo:
             samples=self.samples(),
             spent=spent,
             standing=standing_of(self.history),
+            stages=stages_of(self.history, self.seats_of, self.read_record),
             commands=commands(self.net, self.job_id, directory, self.ipfs),
         )
         page = write_report(directory, run, checkpoint)
         show(self.console, checks, facts, page)
         return 0 if all(check.holds for check in checks) else 1
+
+    def seats_of(self, number: int) -> Seats | None:
+        """Of a pipeline, who held which stage in a round."""
+        if self.models.spec(self.job_id).pipeline is None:
+            return None
+        epoch = Plans(self.network, self.models).past(self.job_id, number).epoch
+        return None if epoch is None else epoch.stages
+
+    def read_record(self, cid: str) -> bytes:
+        """A round's record of shards."""
+        return self.store.get(cid, _RECORD_BYTES)
 
     def samples(self) -> list[Sample]:
         """What the model wrote before the first round and after the last."""

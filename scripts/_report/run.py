@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from scripts._report.spent import Spent
+from scripts._report.stages import StageLine
 from scripts._report.standing import Standing
 from scripts._report.story import Story
 from scripts._report.verdict import Books, Check
@@ -82,6 +83,7 @@ class Run:
         facts: figures for a table, by name.
         spent: what the job cost in privacy, None if it promised none.
         standing: what validators measured, None if they don't score this job.
+        stages: of a pipeline, what its miners did.
         commands: lines to type that replay the run from the files beside the page.
     """
 
@@ -98,6 +100,7 @@ class Run:
     samples: list[Sample] = field(default_factory=list)
     spent: Spent | None = None
     standing: Standing | None = None
+    stages: list[StageLine] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
 
     def write(self, directory: Path) -> Path:

@@ -11,6 +11,7 @@ from scripts._report.page.figures import figures, loss
 from scripts._report.page.lanes import lanes
 from scripts._report.page.money import money
 from scripts._report.page.samples import samples
+from scripts._report.page.stages import stages
 from scripts._report.page.summary import headline, meaning, opening
 from scripts._report.page.tables import check_list, events, facts, nodes, rounds
 from scripts._report.page.verify import verify
@@ -29,6 +30,7 @@ def render(run: Run) -> str:
         [
             ("cheats", "Who cheated, and what came of it", cheats(run)),
             ("lanes", "Who did what in each round", lanes(story)),
+            ("stages", "Who held which stage", stages(run)),
             ("money", "Where the money went", money(run)),
             ("model", "What the model learnt", learnt),
             ("verify", "Verify it yourself", verify(run)),

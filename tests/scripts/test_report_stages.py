@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the page of a pipeline says of stages: from a round's seats, its report and its record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from agents.storage.canonical import dumps
+from scripts._report.page.report import render
+from scripts._report.stages import StageLine, stages_of
+from scripts._report.story import RoundStory
+from tests.stage.memory.demo_run import HOSTILE, NAMES, a_run
+from tests.stage.memory.page_reader import Page
+
+SEATS = ((2, 3, 4), (5,))
+RECORD = dumps(
+    {
+        "stages": [
+            {
+                "stage": 0,
+                "owners": [2, 3, 4],
+                "agreement": [[None, True, None], [True, None, False], [None, False, None]],
+                "lost": [1],
+                "liars": [[4, [0, 2]]],
+                "accepted": True,
+            }
+        ]
+    }
+)
+
+
+def told(shards: str | None) -> Any:
+    lines = [
+        SimpleNamespace(node=2, batches=8, accepted=True),
+        SimpleNamespace(node=3, batches=7, accepted=True),
+        SimpleNamespace(node=4, batches=9, accepted=False),
+        SimpleNamespace(node=5, batches=15, accepted=True),
+    ]
+    return RoundStory(1, 0, report=SimpleNamespace(nodes=lines, shards=shards))  # type: ignore[arg-type]
+
+
+def story(*rounds: Any) -> Any:
+    return SimpleNamespace(rounds={one.round_id: one for one in rounds})
+
+
+def test_passes_are_those_of_the_report_and_shards_those_of_the_record() -> None:
+    found = stages_of(story(told("cid")), lambda number: SEATS, lambda cid: RECORD)
+    assert found == [
+        StageLine(1, 1, {2: 8, 3: 7, 4: 0}, 3, 1, {4: 2}, (1, 2), True),
+        StageLine(1, 2, {5: 15}),
+    ]
+
+
+def test_a_job_without_a_butterfly_and_one_without_stages() -> None:
+    assert all(not one.pairs for one in stages_of(story(told(None)), lambda _: SEATS, dict.get))  # type: ignore[arg-type]
+    assert stages_of(story(told("cid")), lambda _: None, lambda cid: RECORD) == []
+    assert stages_of(story(RoundStory(1, 0)), lambda _: SEATS, lambda cid: RECORD) == []
+
+
+def test_the_page_shows_them() -> None:
+    lines = [
+        StageLine(1, 1, {2: 8, 3: 7, 4: 0}, 3, 1, {4: 2}, (1, 2)),
+        StageLine(1, 2, {5: 15}, 3, 3, merged=False),
+    ]
+    page = Page(render(replace(a_run(), stages=lines)))
+    assert page.faults == []
+    said = page.text("section", id="stages")
+    assert "2 of 3" in said and "1 of 2 pairs" in said and f"{NAMES[4][0]}: 2 shards" in said
+    assert "0 of 3, too few: the stage keeps its weights" in said
+    assert HOSTILE.replace("\u202e", "\ufffd").replace("\x07", "\u2407") in said
+    assert not Page(render(a_run())).find("section", id="stages")
