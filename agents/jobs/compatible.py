@@ -62,6 +62,7 @@ def check_together(
         *_classes(spec, verification, privacy),
         *_keeping(spec, verification, codec),
         *_showing(spec, verification, codec),
+        *_alike(spec),
     ]
     if wrong:
         raise SpecError("; ".join(wrong))
@@ -300,6 +301,20 @@ def _showing(spec: JobSpec, verification: Verification, codec: Codec) -> list[st
     ]
 
 
+def _alike(spec: JobSpec) -> list[str]:
+    """Updates that are so alike that a score by direction takes honest nodes for copies."""
+    inner = chosen(spec.optimizer.inner, spec.optimizer.inner_options)
+    if spec.score != "alignment" or inner.makes_steps:
+        return []
+    return [
+        f'score "alignment" does not go with optimizer.inner "{spec.optimizer.inner}": mean '
+        "gradients of large batches are nearly equal. Where 2 of 10 nodes add noise, the other 8 "
+        "pass for copies of each other, and a noisy node earned 7.8 of an honest one; a node with "
+        "1/32 of the work earned 0.93. Use score shares or gauntlet, or an inner optimizer that "
+        "makes steps (adamw or muon)"
+    ]
+
+
 def _showing_little(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
     """The neighbours of what `_showing` refuses. Figures: `python -m
     tests.measure.studies.gauntlet_pay --job "sparse gradient" --job steps --cases equal,quarters`.
@@ -390,13 +405,6 @@ def _riding(spec: JobSpec, verification: Verification) -> list[str]:
     if spec.score == "batches" and not verification.redone:
         found.append(
             f"{unseen} pays whatever is sent, and nobody does the work again; use alignment"
-        )
-    inner = chosen(spec.optimizer.inner, spec.optimizer.inner_options)
-    if spec.score == "alignment" and not inner.makes_steps:
-        found.append(
-            f'score "alignment" of optimizer.inner "{spec.optimizer.inner}": mean gradients of '
-            "large batches are so alike that a node with 1/32 of the work earned 0.93 of an honest "
-            "one; use shares or gauntlet, or inner steps"
         )
     return found
 

@@ -116,6 +116,8 @@ def unlike_shapes(job: JobContext) -> list[str]:
             {"codec": "semantic", "codec_options": {"ratio": 1e6}, "merge": "mean"},
             "can't encode this job's model",
         ),
+        ({"score": "alignment", **GRADIENT}, "pass for copies of each other"),
+        ({"score": "alignment", **GRADIENT, **LOCAL}, "1/32 of the work earned 0.93"),
         ({**FREE, **STEPS}, "a payload says little about its round's data"),
         ({**FREE, **STEPS, "score_options": {"pays": "rank"}}, "whatever it pays by"),
         ({**FREE, **MUON}, 'with the local steps of optimizer.inner "muon"'),
@@ -185,6 +187,8 @@ def test_a_bad_combination_is_refused_with_the_reason(
         {**FREE, "codec": "demo", "merge": "demo_sign"},
         {**FREE, "codec": "demo", **STEPS},
         {"codec": "demo", "codec_options": {"memory_rounds": 64}, "merge": "mean", **GRADIENT},
+        GRADIENT,
+        {"score": "alignment", **MUON},
     ],
 )
 def test_these_combinations_are_accepted(tiny: HonestRound, changes: dict[str, Any]) -> None:
@@ -250,7 +254,6 @@ def test_weak_choices_are_warned_of(tiny: HonestRound, changes: dict[str, Any], 
     [
         (LOCAL, REDONE, "pays a node that resends past merged updates"),
         ({**LOCAL, "score": "alignment"}, REDONE, "up to 1.26 of an honest one"),
-        ({"score": "alignment", **GRADIENT}, {"score": "shares"}, "with 1/32 of the work"),
     ],
 )
 def test_scores_that_riders_like_are_warned_of(
