@@ -18,6 +18,7 @@ from agents.mechanisms.privacy import Privacy
 from agents.mechanisms.privacy.aggregate import sensitivity
 from agents.mechanisms.privacy.gaussian import Gaussian
 from agents.mechanisms.privacy.parts.blinding import Blinded, check_blinding
+from agents.mechanisms.score.alignment import Alignment
 from agents.mechanisms.verify import Companions, Verification
 from agents.training.optimizers import chosen
 from agents.training.spec import JobSpec, SpecError
@@ -77,6 +78,7 @@ def check_together(
         *_blinding(spec, shapes, codec, privacy),
         *_riding(spec, verification),
         *_lots(spec, privacy),
+        *_taking_much(spec, codec),
         *_showing_little(spec, verification, codec),
         *_segments(spec),
     ]
@@ -444,6 +446,22 @@ def _lots(spec: JobSpec, privacy: Privacy) -> list[str]:
         f'score "alignment" with privacy "{spec.privacy}": where updates are mostly noise, who is '
         "paid in a round is left to luck, and a sender of noise earned 0.51 of an honest node; set "
         "score_options.chance to 3 / sqrt(m) for updates of m numbers, or of m rows of a codec"
+    ]
+
+
+def _taking_much(spec: JobSpec, codec: Codec) -> list[str]:
+    """What is public, taken out of payloads that hold few numbers: little is left to pay by.
+
+    Figures: `python -m tests.measure.studies.riders --seeds 3`.
+    """
+    history = spec.score_options.get("history", Alignment.history)
+    if spec.score != "alignment" or not history or not getattr(codec, "mostly_zero", False):
+        return []
+    return [
+        f'codec "{spec.codec}" under score "alignment" with score_options.history {history}: a '
+        "node with twice the data earned 0.89 to 1.47 of its usual pay, with history 0 1.61 to "
+        "1.73, and the pay of equal nodes spread by up to 24 % of its mean beside riders, with "
+        'history 0 by 14 %; where work is redone (verify "reexecution") set history to 0'
     ]
 
 

@@ -221,6 +221,16 @@ def test_a_direction_in_noise_without_its_chance_is_warned_of(tiny: HonestRound)
     assert "left to luck" in warning and "3 / sqrt(m)" in warning
 
 
+def test_taking_the_past_out_of_few_numbers_is_warned_of_with_the_figures(
+    tiny: HonestRound,
+) -> None:
+    sparse = {"codec": "sparse", "merge": "norm_clip", "score": "alignment"}
+    (warning,) = unlike_shapes(context(tiny, **sparse))
+    assert "history 8: a node with twice the data earned 0.89 to 1.47" in warning
+    for cure in ({"score_options": {"history": 0}}, {"score": "shares"}, {"codec": "dense"}):
+        assert unlike_shapes(context(tiny, **{**sparse, **cure})) == []
+
+
 def test_options_reach_the_mechanism(tiny: HonestRound, tmp_path: object) -> None:
     job = context(tiny, codec="polytope", codec_options={"cell": 32}, merge="mean")
     assert job.codec == mechanism(job.spec, "codec")
