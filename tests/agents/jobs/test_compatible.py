@@ -116,8 +116,11 @@ def unlike_shapes(job: JobContext) -> list[str]:
             {"codec": "semantic", "codec_options": {"ratio": 1e6}, "merge": "mean"},
             "can't encode this job's model",
         ),
+        ({"score": "alignment", **GRADIENT}, "pass for copies of each other"),
+        ({"score": "alignment", **GRADIENT, **LOCAL}, "1/32 of the work earned 0.93"),
         ({**FREE, **STEPS}, "a payload says little about its round's data"),
-        ({**FREE, **STEPS, "score_options": {"pays": "rank"}}, "whatever it pays by"),
+        ({**FREE, "codec": "demo", "score_options": {"pays": "rank"}}, "by 87 % with history 8"),
+        ({**FREE, "codec": "demo", "score_options": {"history": 0}}, "earned 0.44 of an honest"),
         ({**FREE, **MUON}, 'with the local steps of optimizer.inner "muon"'),
         ({**FREE, "codec": "dense"}, "names every number"),
         ({**FREE, "codec": "semantic", "merge": "mean"}, "names every number"),
@@ -184,7 +187,11 @@ def test_a_bad_combination_is_refused_with_the_reason(
         FREE,
         {**FREE, "codec": "demo", "merge": "demo_sign"},
         {**FREE, "codec": "demo", **STEPS},
+        {**FREE, "codec": "demo", "score_options": {"pays": "work", "history": 1}},
+        {"score": "alignment", "score_options": {"history": 0}},
         {"codec": "demo", "codec_options": {"memory_rounds": 64}, "merge": "mean", **GRADIENT},
+        GRADIENT,
+        {"score": "alignment", **MUON},
     ],
 )
 def test_these_combinations_are_accepted(tiny: HonestRound, changes: dict[str, Any]) -> None:
@@ -212,6 +219,16 @@ def test_a_direction_in_noise_without_its_chance_is_warned_of(tiny: HonestRound)
     left_out = set(context(tiny, **{**asked, "score_options": {}}).warnings)
     (warning,) = left_out - set(context(tiny, **asked).warnings)
     assert "left to luck" in warning and "3 / sqrt(m)" in warning
+
+
+def test_taking_the_past_out_of_few_numbers_is_warned_of_with_the_figures(
+    tiny: HonestRound,
+) -> None:
+    sparse = {"codec": "sparse", "merge": "norm_clip", "score": "alignment"}
+    (warning,) = unlike_shapes(context(tiny, **sparse))
+    assert "history 8: a node with twice the data earned 0.89 to 1.47" in warning
+    for cure in ({"score_options": {"history": 0}}, {"score": "shares"}, {"codec": "dense"}):
+        assert unlike_shapes(context(tiny, **{**sparse, **cure})) == []
 
 
 def test_options_reach_the_mechanism(tiny: HonestRound, tmp_path: object) -> None:
@@ -250,7 +267,6 @@ def test_weak_choices_are_warned_of(tiny: HonestRound, changes: dict[str, Any], 
     [
         (LOCAL, REDONE, "pays a node that resends past merged updates"),
         ({**LOCAL, "score": "alignment"}, REDONE, "up to 1.26 of an honest one"),
-        ({"score": "alignment", **GRADIENT}, {"score": "shares"}, "with 1/32 of the work"),
     ],
 )
 def test_scores_that_riders_like_are_warned_of(

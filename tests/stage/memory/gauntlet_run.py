@@ -53,9 +53,13 @@ SPEC: dict[str, Any] = {
 
 @contextmanager
 def allowed() -> Iterator[None]:
-    """Jobs made in here may be scored by the gauntlet whatever their payloads show: what the
-    refused ones would pay is measured here, and everything that reads a payload works on them."""
-    with patch.object(compatible, "_showing", lambda *_: []):
+    """Jobs made in here may be scored by the gauntlet whatever their payloads show and whatever
+    they pay by: what the refused ones would pay is measured here, and everything that reads a
+    payload works on them."""
+    with (
+        patch.object(compatible, "_showing", lambda *_: []),
+        patch.object(compatible, "_paying", lambda *_: []),
+    ):
         yield
 
 

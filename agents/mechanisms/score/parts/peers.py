@@ -61,7 +61,9 @@ def copies(cosine: Matrix, threshold: int) -> list[frozenset[int]]:
     from the usual to 1 as well, the usual being the lower quartile of their cosines with all
     others (0 without others). Where gradients have little noise, the cosines of honest nodes lie
     above any fixed threshold, all of them: 0.9956 to 0.9996 for means over large batches. Up to
-    three quarters of the nodes, copies have others that they are not like.
+    three quarters of the nodes, copies have others that they are not like. So have honest nodes
+    whose gradients have little noise, where 2 of 10 add some: jobs don't pay mean gradients so
+    (`agents.jobs.compatible`).
     """
     count = range(len(cosine))
     return [

@@ -184,6 +184,18 @@ def test_nodes_whose_gradients_have_little_noise_are_no_copies(spread):
     assert [part.sharers for part in shared] == [2, *[1] * 7, 2]
 
 
+@pytest.mark.parametrize(("honest", "noisy", "most"), [(9, 1, 1), (8, 2, 8), (4, 1, 4)])
+def test_limit_honest_nodes_are_copies_where_a_few_of_little_noise_add_some(honest, noisy, most):
+    # The usual cosine is a lower quartile, and these few lower it. So no job pays mean gradients by
+    # alignment (`agents.jobs.compatible`).
+    rows = nodes(honest + noisy, 0.02)
+    added = [row + 0.2 * stranger(seed) for seed, row in enumerate(rows[honest:])]
+    crowd = [*rows[:honest], *added]
+    assert [part.sharers for part in parts(crowd)] == [most] * honest + [1] * noisy
+    found = quality(crowd)
+    assert found[-1] / found[0] == pytest.approx(most, rel=0.03)
+
+
 def test_copies_share_up_to_three_quarters_of_the_nodes():
     rows, copied = nodes(4), nodes(1, seed=9)[0]
     made = [copied + 0.01 * stranger(seed) for seed in range(9)]
