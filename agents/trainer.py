@@ -29,6 +29,7 @@ from functools import partial
 from torch import Tensor
 
 from agents.executor import Executor
+from agents.jobs.at_stake import Watched
 from agents.jobs.classes import barred
 from agents.jobs.following import Following
 from agents.jobs.outer_step import weights_of
@@ -91,6 +92,7 @@ class Trainer:
         context.log.info("device", device=self.device, name=device_name(self.device))
         self.reader = self.access.reader(self.device)
         self.models, self.plans = self.reader.models, self.reader.plans
+        self._stakes = Watched(self.network)
         self._looked_ahead = (0, 0)  # the last job and round after which the budget was looked at
         self._lost_in = 0  # the round in which a lost secret was reported
         self._refused_in = (0, 0)  # the last job and round in which the job's terms were refused
@@ -243,7 +245,7 @@ class Trainer:
             return self._rejoin(view, node)
         if self._commitment(view, node) != ZERO_DIGEST:
             return self._look_ahead(view, node)
-        broken = self.network.bounds().broken_by(view.job.terms) or self._barred(view.job_id)
+        broken = self._refusal(view)
         if broken is not None:
             if self._refused_in != (view.job_id, view.round_id):
                 self._refused_in = (view.job_id, view.round_id)
@@ -279,10 +281,16 @@ class Trainer:
         resting = self._look_ahead(view, node, plan)
         return f"committed: round {view.round_id}{f', then {resting}' if resting else ''}"
 
-    def _barred(self, job_id: int) -> str | None:
-        """Why this node's work could not count in a job, by the class it computes in."""
-        compiled = self.context.settings.trainer.compile
-        return barred(self.models.job(job_id), self.device, compiled)
+    def _refusal(self, view: View) -> str | None:
+        """Why this node does not train in a job, also where the operator named it: its terms, or
+        the class that the node computes in."""
+        terms = view.job.terms
+        if broken := self.network.bounds().broken_by(terms):
+            return broken
+        job = self.models.job(view.job_id)
+        if undeterred := self._stakes.now().undeterred(terms, job.spec):
+            return undeterred
+        return barred(job, self.device, self.context.settings.trainer.compile)
 
     def produce(self, view: View, plan: Plan, node: int) -> Work | None:
         """Do the task: local steps, privacy, payload, trace and proof of computation."""

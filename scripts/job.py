@@ -389,9 +389,9 @@ def _checking(network: Any, terms: Any, published: Any) -> list[str]:
     if not trainers.stakes:
         least = network.chain.call(network.registry, "parameters").trainer_stake
         trainers = replace(trainers, stakes=(least,))
+    if undeterred := trainers.undeterred(terms, published.spec):
+        raise click.ClickException(f"The job is refused: {undeterred}.")
     found = trainers.checking(terms, sample)
-    if not found.deters:
-        raise click.ClickException(f"The terms don't deter cheats: {found.sentences()[0]}.")
     if not terms.retain_rounds:
         return found.sentences()
     rounds = terms.retain_rounds

@@ -4,9 +4,10 @@
 A job is live while a round of it is running or not settled, or while it is active and its escrow
 pays for another round. Every job that was ever created is looked at: nobody can push a job out of
 sight by creating others. One that was not live is asked again after a growing pause, so that old
-jobs, and jobs that nobody funded, cost next to nothing. What trainers have at stake, which decides
-what a verifier must do again, is read once a minute for all jobs together. A spec is a stranger's
-file: it is read for those jobs only that would be among the best without it.
+jobs, and jobs that nobody funded, cost next to nothing. What trainers have at stake decides what a
+verifier must do again, and whether a job's terms deter a lie: one whose terms don't is refused. It
+is read once a minute for all jobs together. A spec is a stranger's file: it is read for those jobs
+only that would be among the best without it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agents.jobs.at_stake import AtStake, read_at_stake
+from agents.jobs.at_stake import AtStake, Watched
 from agents.jobs.choice import (
     FLOP_PER_UNIT,
     PAST_ROUNDS,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:  # who only asks what jobs pay does not load torch
 _BATCH = 200  # calls in a request
 _PAUSE_MIN_S = 0.25  # until a job that is not live, or whose spec can't be had, is asked again
 _PAUSE_MAX_S = 600.0
-_STAKES_S = 60.0  # for which what was read of the trainers' stakes is good enough
 _SCORE_SCALE = 1_000_000  # of NodeBenchmarks: a score is units per second times this
 _OVER = (Phase.FINALIZED, Phase.VOID)
 
@@ -77,7 +77,7 @@ class Offers:
         self._past: dict[tuple[int, int], tuple[Round, int]] = {}
         self._looked_at: tuple[int, bytes] | None = None
         self._rated: list[Rated] = []
-        self._at_stake: tuple[float, AtStake] | None = None  # and when it was read
+        self._stakes = Watched(network)
 
     def rated(self, head: Head, node: int, keep: Collection[int] = ()) -> list[Rated]:
         """The jobs that the node may work on, the best first; `settings.max_jobs` and those of
@@ -258,26 +258,22 @@ class Offers:
             self._unread[terms.spec] = now + pause, pause, why
             return replace(offer, refused=why)
         self._unread.pop(terms.spec, None)
+        at_stake = self._stakes.now()
+        if undeterred := at_stake.undeterred(terms, job.spec):
+            return replace(offer, refused=undeterred)
         if self._role == Role.TRAINER and (unfit := self._unfit(job)):
             return replace(offer, refused=unfit)
-        return replace(offer, flop=self._flop(job, listed, offer.nodes))
+        return replace(offer, flop=self._flop(job, listed, at_stake, offer.nodes))
 
-    def _flop(self, job: JobContext, listed: Job, nodes: int) -> float:
+    def _flop(self, job: JobContext, listed: Job, at_stake: AtStake, nodes: int) -> float:
         """Operations that a round takes all `nodes` of the role together."""
         from agents.jobs.workload import training, verifying
 
         if self._role != Role.VERIFIER:
             return training(job)
         retained = min(listed.rounds_done, listed.terms.retain_rounds)
-        found = self._stakes().checking(listed.terms, job.spec.audit_sample, retained)
+        found = at_stake.checking(listed.terms, job.spec.audit_sample, retained)
         return nodes * verifying(job, found)  # every verifier does all of it
-
-    def _stakes(self) -> AtStake:
-        """What trainers have at stake, read anew after `_STAKES_S`."""
-        now = time.monotonic()
-        if self._at_stake is None or now >= self._at_stake[0] + _STAKES_S:
-            self._at_stake = now, read_at_stake(self._network)
-        return self._at_stake[1]
 
     def _unfit(self, job: JobContext) -> str | None:
         """Why this node can't train in a job, whatever it pays; None if it can."""

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
 
 from agents import trainer, verifier
+from agents.jobs import at_stake
 from agents.jobs.publish import Published, Terms
+from agents.protocol.numbers import Violation
+from agents.protocol.slashing import DEFAULTS
 from agents.protocol.view import View
 from agents.rounds.plan import Plan
 from agents.rounds.work import Work
@@ -185,6 +188,39 @@ def test_only_a_free_job_is_live__a_trainer_with_a_floor_waits_and_says_why(
         people.chain.mine()
     assert "an hour of its work pays 1.02 ZOO, and least_pay asks for 10" in crowd.said("ann")
     assert people.gain(ann) == 0
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_a_slash_takes_nothing__nobody_trains_until_it_does_again(
+    crowd: Crowd,
+    people: People,
+    ann: Node,
+    tiny: TinyJob,
+    monkeypatch: pytest.MonkeyPatch,
+    configured: bool,
+) -> None:
+    """Three bought members empty a row of the slashing table. `configured`: ann has no choice."""
+    monkeypatch.setattr(at_stake, "_STAKES_S", 0.0)
+    usual = DEFAULTS[Violation.INVALID]
+
+    def decide(bps: int) -> None:
+        row = astuple(replace(usual, bps=bps))
+        call = (people.registry, "set_penalty", (int(Violation.INVALID), row))
+        people.decide(call, governance=True)
+
+    decide(0)
+    job = create(people, "mallory", TERMS, tiny.published, 100_000)
+    crowd.join("ann", "trainer", **({"job_id": job} if configured else {}))
+    for _ in range(8):
+        crowd.step("ann")
+        people.chain.mine()
+    assert not any("committed" in did for _, did in crowd.did)
+    assert "its terms don't deter cheats: a finding of INVALID takes nothing" in crowd.said("ann")
+    decide(usual.bps)
+    for name, role in CHECKERS.items():
+        crowd.join(name, role)
+    crowd.until(lambda: crowd.finalized(job) >= 1)
+    assert people.gain(ann) == share(1, 1)
 
 
 @pytest.mark.parametrize("configured", [False, True])

@@ -30,6 +30,16 @@ def test_today_s_trainers_are_one_page_of_the_registry() -> None:
     assert asked == [("registry", "role_nodes", 1, 0, 128)]
 
 
+def test_a_trainer_that_left_since_the_list_was_read_does_not_count() -> None:
+    network: Any = Stub(
+        chain=Stub(call=lambda *_: [7, 3], head=lambda: Stub(number=9)),
+        registry="registry",
+        stakes_at=lambda *_: {7: 5, 3: 0},
+        penalties=lambda: DEFAULTS,
+    )
+    assert read_at_stake(network) == AtStake((5,), DEFAULTS)
+
+
 def test_the_smallest_stakes_count_where_there_are_fewer_seats() -> None:
     stakes = tuple(n * 100 * ZOO for n in (1, 2, 3, 4))
     terms = Terms.brief(reward_per_round=50 * ZOO, max_nodes=2)

@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The work that a job's spec asks of a node, by its role; what keeps a trainer away from a job."""
+"""The work that a job's spec asks of a node, by its role; what keeps a node away from a job."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace as Stub
 from typing import Any
 
 import pytest
 
-from agents.jobs import offers as module
+from agents.jobs import at_stake as module
 from agents.jobs.at_stake import AtStake
 from agents.jobs.choice import Offer
 from agents.jobs.job import JobContext
 from agents.jobs.offers import Offers
 from agents.jobs.publish import Terms
 from agents.jobs.workload import training, verifying
-from agents.protocol.numbers import ZOO, Role
-from agents.protocol.slashing import DEFAULTS
+from agents.protocol.numbers import BPS, ZOO, JobStatus, Role, Violation
+from agents.protocol.slashing import DEFAULTS, Row
+from agents.protocol.structs import Bounds
+from agents.runtime.chain import Head
 from agents.runtime.config import AgentSettings
 from agents.runtime.logs import open_log
 from agents.training.determinism import determinism_class
@@ -29,9 +34,10 @@ STAKES = (100 * ZOO, 100 * ZOO, 200 * ZOO, 900 * ZOO)
 
 
 class Registry:
-    """What is asked of the chain about trainers, and how often."""
+    """What is asked of the chain about trainers, and how often. `table`: the slashing table."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: Mapping[int, Row] = DEFAULTS) -> None:
+        self.table = table
         self.asked = 0
         self.chain = Stub(call=self.call, head=lambda: Stub(number=1))
         self.registry = None
@@ -44,7 +50,7 @@ class Registry:
         return dict(zip(nodes, STAKES, strict=True))
 
     def penalties(self) -> Any:
-        return DEFAULTS
+        return self.table
 
 
 def made(role: Role, job: JobContext, network: Any, folder: Path) -> Offers:
@@ -63,9 +69,8 @@ def listed(done: int = 0, **terms: Any) -> Any:
 def test_the_rounds_training_is_what_trainers_share(
     tiny: HonestRound, tmp_path: Path, role: Role
 ) -> None:
-    network = Registry()
-    found = made(role, tiny.job, network, tmp_path)._with_spec(OFFER, listed())
-    assert found.flop == training(tiny.job) and network.asked == 0
+    found = made(role, tiny.job, Registry(), tmp_path)._with_spec(OFFER, listed())
+    assert found.flop == training(tiny.job)
 
 
 def test_a_verifier_s_work_is_what_it_does_again(tiny: HonestRound, tmp_path: Path) -> None:
@@ -109,3 +114,73 @@ def test_a_trainer_leaves_a_job_that_does_not_list_its_class(
     why = refused(Role.TRAINER, "torch=0;device=abacus")
     assert why is not None and "takes work of the determinism classes" in why
     assert refused(Role.VERIFIER, "torch=0;device=abacus") is None
+
+
+INVALID = DEFAULTS[Violation.INVALID]
+TAKE_NOTHING = (replace(INVALID, bps=0), replace(INVALID, reporter_bps=BPS))
+WHY = (
+    "its terms don't deter cheats: a finding of INVALID takes nothing for good from some trainers' "
+    "stakes, so they lose nothing by a lie"
+)
+
+
+@pytest.mark.parametrize("row", TAKE_NOTHING, ids=["no slash", "all for the finder"])
+@pytest.mark.parametrize("role", [Role.TRAINER, Role.VERIFIER, Role.AGGREGATOR])
+def test_nobody_works_where_a_lie_costs_nothing(
+    tiny: HonestRound, tmp_path: Path, role: Role, row: Row
+) -> None:
+    """Pay that the job has retained by now changes nothing: a newcomer has none."""
+    network = Registry({**DEFAULTS, Violation.INVALID: row})
+    offers = made(role, tiny.job, network, tmp_path)
+    for job in (listed(), listed(9, retain_rounds=4)):
+        assert offers._with_spec(OFFER, job).refused == WHY
+
+
+@pytest.mark.parametrize("sample", [0, 1, 8])
+@pytest.mark.parametrize("reward", [ZOO, 100 * ZOO, 10**6 * ZOO])
+def test_with_a_slash_a_lie_costs_something_at_any_sample_and_reward(
+    tiny: HonestRound, tmp_path: Path, sample: int, reward: int
+) -> None:
+    """The draw makes up for both (docs/deterrence.md)."""
+    spec = tiny.job.spec.model_copy(update={"audit_sample": sample})
+    offers = made(Role.VERIFIER, JobContext(spec, tiny.store), Registry(), tmp_path)
+    found = offers._with_spec(OFFER, listed(reward_per_round=reward))
+    assert found.refused is None and found.flop > 0
+
+
+def test_where_nothing_is_done_again_no_slash_is_asked_for(
+    tiny: HonestRound, tmp_path: Path
+) -> None:
+    spec = tiny.job.spec.model_copy(update={"verify": "screening"})
+    offers = made(Role.TRAINER, JobContext(spec, tiny.store), Registry({}), tmp_path)
+    assert offers._with_spec(OFFER, listed()).refused is None
+
+
+def test_the_log_says_once_why_a_job_is_refused(
+    tiny: HonestRound, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says it again after the job has been taken meanwhile."""
+    network: Any = Registry({})
+    network.bounds = lambda: Bounds(0, 10**30, 0, 0)
+    network.node = lambda _: Stub(benchmark_score=0)
+    offers = made(Role.TRAINER, tiny.job, network, tmp_path)
+    offers._settings = AgentSettings.model_construct(device=DEVICE, max_jobs=1, least_pay=0.0)
+    job = listed()
+    job.status, job.rounds_opened = JobStatus.ACTIVE, 0
+    monkeypatch.setattr(offers, "_live_jobs", lambda: {1: job})
+    monkeypatch.setattr(offers, "_nodes", lambda: NODES)
+    monkeypatch.setattr(offers, "_rounds", lambda *_: ((), None))
+    monkeypatch.setattr(module, "_STAKES_S", 0.0)
+
+    def taken(number: int, table: Mapping[int, Row]) -> list[int]:
+        network.table = table
+        head = Head(number, bytes([number]) * 32, bytes(32), 100 + number)
+        return [one.job_id for one in offers.rated(head, 1)]
+
+    def said() -> int:
+        lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+        return sum(line.get("why") == WHY and line["event"] == "job_refused" for line in lines)
+
+    assert taken(1, {}) == taken(2, {}) == [] and offers.reasons == {1: WHY} and said() == 1
+    assert taken(3, DEFAULTS) == [1] and offers.reasons == {}
+    assert taken(4, {}) == [] and said() == 2
