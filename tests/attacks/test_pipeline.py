@@ -854,6 +854,24 @@ def test_log_rewritten_after_the_draw__has_another_root__and_skipping_is_a_loss(
     assert won(f"the same, with the root, {caught:.0%} caught", saved - caught * SLASH) < -8
 
 
+def test_log_rewritten_in_a_round__whoever_reads_it_sees_that_it_is_not_the_committed_one(
+    tmp_path: Path,
+) -> None:
+    """It commits to a log in which it made its first code up, and shows the true one at the reveal.
+    Nobody has to draw it for that."""
+    mined = make_mined_round(EmbeddedStore(tmp_path / "store"), batches_per_round=12)
+    log = mined.works[RIDER].log
+    made_up = replace(log.events[0], digest_out=keccak(b"invented"))
+    lazy = replace(log, events=(made_up, *log.events[1:]))
+    cheat = mined.submit(RIDER, trace=log.to_bytes(), root=lazy.root())
+    found = sorted([cheat, *mined.honest(without=(RIDER,))], key=lambda one: one.reveal.node)
+    (finding,) = malformed(mined.inputs(found))
+    assert (finding.node, finding.violation) == (RIDER, Violation.INVALID)
+    assert b"not the root that was committed to" in finding.evidence
+    share = POT / len(mined.works)
+    assert won("log rewritten in a round", share * COST / PAY - share - SLASH) < -SLASH
+
+
 def test_one_event_rewritten_after_the_draw__its_proof_does_not_hold() -> None:
     log = miners_log(())
     (proof,) = log.proofs([4])

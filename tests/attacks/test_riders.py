@@ -208,7 +208,7 @@ def test_documented__what_riding_still_pays(
 
 
 @pytest.mark.parametrize("riders", RIDERS)
-@pytest.mark.parametrize(("chance", "least", "most"), [(0.0, 1.3, 1.7), (3.0, 2.0, 5.0)])
+@pytest.mark.parametrize(("chance", "least", "most"), [(0.0, 1.2, 2.0), (3.0, 1.5, 10.0)])
 def test_documented__under_noise_like_dps_riding_pays_several_times_as_much(
     riders: int, chance: float, least: float, most: float
 ) -> None:
