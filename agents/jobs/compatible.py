@@ -427,7 +427,7 @@ def _riding(spec: JobSpec, verification: Verification) -> list[str]:
     if spec.score == "alignment" and not verification.redone:
         found.append(
             f"{unseen} pays nothing for past merged updates as they are, but a node that adapts "
-            "their form earned up to 1.26 of an honest one without training, and up to 5.2 under "
+            "their form earned up to 1.26 of an honest one without training, and up to 5.4 under "
             "noise like DP's; admit nodes that you know"
         )
     if spec.score == "batches" and not verification.redone:

@@ -29,7 +29,7 @@ _ROUNDS = 4
 # docs/scoring.md has the table.
 _RIDERS = (
     "Who adapts what it sends to the score earns up to 1.26 of an honest node's pay for no work, "
-    "and up to 5.2 of it under noise like DP's."
+    "and up to 5.4 of it under noise like DP's."
 )
 
 _VERIFIERS = "What a verifier loses by it is its cut: give them more of the pay (--verifiers-cut)."
