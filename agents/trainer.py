@@ -29,7 +29,6 @@ from functools import partial
 from torch import Tensor
 
 from agents.executor import Executor
-from agents.jobs.at_stake import Watched
 from agents.jobs.classes import barred
 from agents.jobs.following import Following
 from agents.jobs.outer_step import weights_of
@@ -92,7 +91,6 @@ class Trainer:
         context.log.info("device", device=self.device, name=device_name(self.device))
         self.reader = self.access.reader(self.device)
         self.models, self.plans = self.reader.models, self.reader.plans
-        self._stakes = Watched(self.network)
         self._looked_ahead = (0, 0)  # the last job and round after which the budget was looked at
         self._lost_in = 0  # the round in which a lost secret was reported
         self._refused_in = (0, 0)  # the last job and round in which the job's terms were refused
@@ -288,7 +286,7 @@ class Trainer:
         if broken := self.network.bounds().broken_by(terms):
             return broken
         job = self.models.job(view.job_id)
-        if undeterred := self._stakes.now().undeterred(terms, job.spec):
+        if undeterred := self.following.stakes.now().undeterred(terms, job.spec):
             return undeterred
         return barred(job, self.device, self.context.settings.trainer.compile)
 

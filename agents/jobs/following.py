@@ -33,6 +33,7 @@ class Following:
         self._context = context
         settings, log = context.settings, context.log
         self._offers = Offers(network, settings, log, Role.TRAINER, job_of)
+        self.stakes = self._offers.stakes
         self._told = -1
         self._others: set[int] = set()
 

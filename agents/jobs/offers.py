@@ -65,6 +65,7 @@ class Offers:
     ) -> None:
         self.live: set[int] = set()
         self.reasons: dict[int, str] = {}
+        self.stakes = Watched(network)
         self._barred: dict[int, tuple[int, str]] = {}  # until when (chain time), why
         self._network = network
         self._settings = settings
@@ -77,7 +78,6 @@ class Offers:
         self._past: dict[tuple[int, int], tuple[Round, int]] = {}
         self._looked_at: tuple[int, bytes] | None = None
         self._rated: list[Rated] = []
-        self._stakes = Watched(network)
 
     def rated(self, head: Head, node: int, keep: Collection[int] = ()) -> list[Rated]:
         """The jobs that the node may work on, the best first; `settings.max_jobs` and those of
@@ -258,7 +258,7 @@ class Offers:
             self._unread[terms.spec] = now + pause, pause, why
             return replace(offer, refused=why)
         self._unread.pop(terms.spec, None)
-        at_stake = self._stakes.now()
+        at_stake = self.stakes.now()
         if undeterred := at_stake.undeterred(terms, job.spec):
             return replace(offer, refused=undeterred)
         if self._role == Role.TRAINER and (unfit := self._unfit(job)):

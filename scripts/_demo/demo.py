@@ -54,7 +54,7 @@ from scripts._report.page.report import write_report
 from scripts._report.run import Claim, Model, Replay, Run, Sample
 from scripts._report.sampling import samples_of, tokens_of
 from scripts._report.spent import spent_of
-from scripts._report.stages import Seats, stages_of
+from scripts._report.stages import Seats, StageLine, stages_of
 from scripts._report.standing import standing_of
 from scripts._report.story import losses
 from scripts._report.verdict import (
@@ -385,23 +385,25 @@ class Demo:
             samples=self.samples(),
             spent=spent,
             standing=standing_of(self.history),
-            stages=stages_of(self.history, self.seats_of, self.read_record),
+            stages=self.stages(),
             commands=commands(self.net, self.job_id, directory, self.ipfs),
         )
         page = write_report(directory, run, checkpoint)
         show(self.console, checks, facts, page)
         return 0 if all(check.holds for check in checks) else 1
 
-    def seats_of(self, number: int) -> Seats | None:
-        """Of a pipeline, who held which stage in a round."""
+    def stages(self) -> list[StageLine]:
+        """What the miners of a pipeline did; nothing of another job."""
         if self.models.spec(self.job_id).pipeline is None:
-            return None
-        epoch = Plans(self.network, self.models).past(self.job_id, number).epoch
-        return None if epoch is None else epoch.stages
+            return []
+        plans = Plans(self.network, self.models)
 
-    def read_record(self, cid: str) -> bytes:
-        """A round's record of shards."""
-        return self.store.get(cid, _RECORD_BYTES)
+        def seats_of(number: int) -> Seats:
+            epoch = plans.past(self.job_id, number).epoch
+            assert epoch is not None
+            return epoch.stages
+
+        return stages_of(self.history, seats_of, lambda cid: self.store.get(cid, _RECORD_BYTES))
 
     def samples(self) -> list[Sample]:
         """What the model wrote before the first round and after the last."""

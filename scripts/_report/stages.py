@@ -7,8 +7,10 @@ report says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from agents.storage.canonical import loads
 from scripts._report.story import Story
@@ -42,42 +44,36 @@ class StageLine:
 
 
 def stages_of(
-    story: Story, seats_of: Callable[[int], Seats | None], read: Callable[[str], bytes]
+    story: Story, seats_of: Callable[[int], Seats], read: Callable[[str], bytes]
 ) -> list[StageLine]:
-    """The lines of all rounds with a report; none of a job that is no pipeline.
+    """The lines of all rounds of a pipeline that have a report.
 
     Args:
-        seats_of: the seats of a round by its number, None of a job without.
+        seats_of: the seats of a round by its number.
         read: the bytes of a record of shards by its CID.
     """
     found = []
     for number, told in sorted(story.rounds.items()):
-        seats = seats_of(number) if told.report is not None else None
-        if told.report is None or seats is None:
+        if told.report is None:
             continue
         cid = told.report.shards
         records = {} if cid is None else {one["stage"]: one for one in loads(read(cid))["stages"]}
         counts = {line.node: line.batches for line in told.report.nodes if line.accepted}
-        for stage, miners in enumerate(seats):
+        for stage, miners in enumerate(seats_of(number)):
             passes = {miner: counts.get(miner, 0) for miner in miners}
-            line = StageLine(number, stage + 1, passes)
-            if (record := records.get(stage)) is not None:
-                owners = len(record["owners"])
-                marks = [
-                    mark
-                    for row, own in enumerate(record["agreement"])
-                    for mark in own[row + 1 :]
-                    if mark is not None
-                ]
-                line = StageLine(
-                    number,
-                    stage + 1,
-                    passes,
-                    owners * (owners - 1) // 2,
-                    len(record["lost"]),
-                    {owner: len(shards) for owner, shards in record["liars"]},
-                    (sum(marks), len(marks)),
-                    record["accepted"],
-                )
-            found.append(line)
+            merged = _merged(records[stage]) if stage in records else {}
+            found.append(StageLine(number, stage + 1, passes, **merged))
     return found
+
+
+def _merged(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a stage's butterfly came to, as fields of `StageLine`."""
+    above = [mark for row, own in enumerate(record["agreement"]) for mark in own[row + 1 :]]
+    marks = [mark for mark in above if mark is not None]
+    return {
+        "pairs": math.comb(len(record["owners"]), 2),
+        "lost": len(record["lost"]),
+        "liars": {owner: len(shards) for owner, shards in record["liars"]},
+        "agreed": (sum(marks), len(marks)),
+        "merged": record["accepted"],
+    }

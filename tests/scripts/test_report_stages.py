@@ -53,9 +53,8 @@ def test_passes_are_those_of_the_report_and_shards_those_of_the_record() -> None
     ]
 
 
-def test_a_job_without_a_butterfly_and_one_without_stages() -> None:
+def test_a_job_without_a_butterfly_and_a_round_without_a_report() -> None:
     assert all(not one.pairs for one in stages_of(story(told(None)), lambda _: SEATS, dict.get))  # type: ignore[arg-type]
-    assert stages_of(story(told("cid")), lambda _: None, lambda cid: RECORD) == []
     assert stages_of(story(RoundStory(1, 0)), lambda _: SEATS, lambda cid: RECORD) == []
 
 
