@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node leaves out steps and states a determinism class that no verifier runs, so that only the
-tolerances of the spec speak. In bf16 they are wide. A job that lists the classes it takes does not
-pay it, and pays everybody else as before. No chain is needed.
+tolerances of the spec speak. In bf16 they are wide, so such a job has to list the classes it takes,
+and does not pay another one. A class that it lists and that no verifier runs is paid for less work.
+No chain is needed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import WorkOrder, work_order
 from agents.training.determinism import determinism_class
 from agents.training.replay import run_task
+from agents.training.spec import SpecError
 from agents.training.state import State, model_hash
 from agents.verify.spot_checks import Finding, malformed, reexecute
 from tests.stage.memory.honest_round import (
@@ -88,9 +91,10 @@ def lie(store: EmbeddedStore, **changes: Any) -> Lie:
 
 
 @pytest.fixture(scope="module")
-def anywhere(tmp_path_factory: pytest.TempPathFactory) -> Lie:
-    """In a job that takes every class."""
-    return lie(EmbeddedStore(tmp_path_factory.mktemp("anywhere") / "store"))
+def unwatched(tmp_path_factory: pytest.TempPathFactory) -> Lie:
+    """In a job that also lists a class which no verifier runs."""
+    store = EmbeddedStore(tmp_path_factory.mktemp("unwatched") / "store")
+    return lie(store, classes=[FOREIGN, determinism_class(DEVICE)])
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +104,17 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Lie:
     return lie(store, classes=[determinism_class(DEVICE)])
 
 
-def test_without_a_list__a_quarter_of_the_steps_is_skipped_and_paid(anywhere: Lie) -> None:
-    assert anywhere.finding(LIAR, FOREIGN).violation is None
-    assert LIAR in anywhere.round.compute(anywhere.everybody(FOREIGN)).nodes
-    assert anywhere.finding(LIAR, determinism_class(DEVICE)).violation == Violation.INVALID
+def test_without_a_list__the_job_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="may skip 4 of 12 steps or more, 22 of 96, and be paid"):
+        lie(EmbeddedStore(tmp_path / "store"))
+
+
+def test_where_nobody_runs_a_listed_class__a_quarter_of_the_steps_is_skipped_and_paid(
+    unwatched: Lie,
+) -> None:
+    assert unwatched.finding(LIAR, FOREIGN).violation is None
+    assert LIAR in unwatched.round.compute(unwatched.everybody(FOREIGN)).nodes
+    assert unwatched.finding(LIAR, determinism_class(DEVICE)).violation == Violation.INVALID
 
 
 def test_with_a_list__the_foreign_class_is_unpaid_and_invalid(listed: Lie) -> None:
@@ -118,11 +129,12 @@ def test_with_a_list__a_listed_class_is_compared_to_the_bit(listed: Lie) -> None
     assert found.violation == Violation.INVALID and "other bits" in found.reason
 
 
-def test_with_a_list__the_honest_are_paid_as_before(anywhere: Lie, listed: Lie) -> None:
+def test_with_a_list__the_honest_are_paid_alike(unwatched: Lie, listed: Lie) -> None:
     own = determinism_class(DEVICE)
     for node in sorted({*NODES} - {LIAR}):
+        assert unwatched.finding(node, FOREIGN).violation is None
         assert listed.finding(node, FOREIGN).violation is None
         assert listed.finding(node, own).violation is None
-    before, now = (one.round.compute(one.round.honest()) for one in (anywhere, listed))
+    before, now = (one.round.compute(one.round.honest()) for one in (unwatched, listed))
     assert (now.nodes, now.contributions) == (before.nodes, before.contributions)
     assert now.model == before.model

@@ -391,15 +391,8 @@ def test_many_tiny_tensors_are_warned_of_with_every_codec_of_a_fixed_rate() -> N
     [
         ({}, None),
         ({"codec": "polytope", "merge": "mean"}, None),
-        (
-            {"tolerances": {"cosine_min": 0.99, "rel_l2_max": 0.1}},
-            "may skip 4 of 12 steps or more, 22",
-        ),
-        ({"tolerances": {"rel_l2_max": 0.03}}, "may skip 1 of 12 steps or more, 7 of 96"),
         ({"tolerances": {"cosine_min": 0.9, "rel_l2_max": 0.005}}, None),
         ({"tolerances": {"cosine_min": 0.99999, "rel_l2_max": 1.0}}, None),
-        ({"precision": "bf16"}, "may skip 4 of 12"),
-        ({"precision": "bf16", "codec": "polytope", "merge": "mean"}, "may skip 6 of 12"),
         ({"tolerances": {"rel_l2_max": 1e-5}}, "4.9e-05 apart"),
         ({"tolerances": {"rel_l2_max": 1e-3}, "batches_per_round": 193}, "0.0024 apart"),
         ({"tolerances": {"rel_l2_max": 1e-3}, "batches_per_round": 193, **GRADIENT}, None),
@@ -408,12 +401,31 @@ def test_many_tiny_tensors_are_warned_of_with_every_codec_of_a_fixed_rate() -> N
         ({"precision": "bf16", "classes": ["torch=0;device=abacus"]}, None),
     ],
 )
-def test_tolerances_that_pay_for_skipped_steps_or_convict_the_honest_are_warned_of(
+def test_tolerances_that_convict_the_honest_are_warned_of(
     tiny: HonestRound, changes: dict[str, Any], words: str | None
 ) -> None:
     told = [w for w in context(tiny, **changes).warnings if w.startswith("tolerances: ")]
     assert len(told) == (words is not None)
     assert all(words in warning for warning in told if words)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"tolerances": {"cosine_min": 0.99, "rel_l2_max": 0.1}}, "skip 4 of 12 steps or more, 22"),
+        ({"tolerances": {"rel_l2_max": 0.03}}, "skip 1 of 12 steps or more, 7 of 96"),
+        ({"precision": "bf16"}, "skip 4 of 12"),
+        ({"precision": "bf16", "codec": "polytope", "merge": "mean"}, "skip 6 of 12"),
+    ],
+)
+def test_tolerances_that_pay_for_skipped_steps_are_refused_without_a_list_of_classes(
+    tiny: HonestRound, changes: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(SpecError, match=words):
+        context(tiny, **changes)
+    context(tiny, **changes, classes=["torch=0;device=abacus"])
+    if "codec" not in changes:
+        context(tiny, **changes, **LOCAL)  # nobody's work is done again
 
 
 @pytest.mark.parametrize("score", ["shares", "alignment", "batches"])

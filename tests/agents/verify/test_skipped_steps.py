@@ -14,6 +14,7 @@ from agents.protocol.numbers import Violation
 from agents.rounds.submissions import fetch
 from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import work_order
+from agents.training.determinism import determinism_class
 from agents.training.norms import dot, norm
 from agents.training.replay import run_task
 from agents.training.state import State, model_hash
@@ -30,7 +31,8 @@ from tests.stage.memory.honest_round import (
 NODE, STEPS = 9, 12
 BATCHES = STEPS * sum(WEIGHTS) // WEIGHTS[NODES.index(NODE)]
 BEFORE = {"cosine_min": 0.99, "rel_l2_max": 0.1}
-OTHER_CLASS = {"determinism_class": "torch=0;device=abacus"}
+OTHER = "torch=0;device=abacus"
+OTHER_CLASS = {"determinism_class": OTHER}
 
 
 def reached(round_: HonestRound) -> list[State]:
@@ -61,7 +63,9 @@ def skipping(round_: HonestRound, skipped: int, **claims: Any) -> Finding:
 @pytest.fixture(scope="module", params=["before", "default"])
 def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     store = EmbeddedStore(tmp_path_factory.mktemp(request.param) / "store")
-    changes = {"tolerances": BEFORE} if request.param == "before" else {}
+    # So wide tolerances are refused without a list, and a listed class is compared by them.
+    wide = {"tolerances": BEFORE, "classes": [OTHER, determinism_class(DEVICE)]}
+    changes = wide if request.param == "before" else {}
     return request.param, make_honest_round(store, batches_per_round=BATCHES, **changes)
 
 
