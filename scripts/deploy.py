@@ -30,7 +30,13 @@ DAY = 86_400
 @click.option("--holder", type=ADDRESS, required=True, help="Who receives the whole supply.")
 @click.option("--supply", type=ZOO_AMOUNT, default="1000000000", show_default=True, help="In ZOO.")
 @click.option("--routine-delay", type=int, default=DAY, show_default=True, help="Seconds.")
-@click.option("--governance-delay", type=int, default=21 * DAY, show_default=True, help="Seconds.")
+@click.option(
+    "--governance-delay",
+    type=int,
+    default=21 * DAY,
+    show_default=True,
+    help="Seconds; longer than --unbonding, so that whoever dislikes a change can leave before it.",
+)
 @click.option("--grace-period", type=int, default=14 * DAY, show_default=True, help="Seconds.")
 @click.option("--unbonding", type=int, default=14 * DAY, show_default=True, help="Seconds.")
 @click.option("--trainer-stake", type=ZOO_AMOUNT, default="100", show_default=True, help="In ZOO.")
@@ -70,6 +76,12 @@ def cli(
 
     if out is None and provider.chain_id in LOCAL_CHAINS:
         raise click.UsageError("Name a file with --out: a local chain's deployment is not kept.")
+    if given["governance_delay"] <= given["unbonding"]:
+        raise click.UsageError(
+            f"--governance-delay is {given['governance_delay']:,} s and --unbonding "
+            f"{given['unbonding']:,} s: a change of the rules would take effect before those who "
+            "dislike it can withdraw their stakes. Make the delay longer than the unbonding period."
+        )
     path = out or ROOT / "deployments" / f"{provider.chain_id}.json"
     deployment.refuse_existing(path)
     settings = _settings(members, given)

@@ -55,6 +55,8 @@ def test_a_deployment_by_the_command_trains(
         f"--holder {at['holder']} --routine-delay 2 --unbonding 7200 --benchmark-quorum 1 "
         f"--out {file}"
     )
+    short = terminal.type(f"{command} --governance-delay 7200", fails=True)
+    assert "Make the delay longer than the unbonding period" in short
     assert "not enough" in terminal.type(command, fails=True)
     for address in at.values():
         w3.eth.send_transaction(
