@@ -32,6 +32,7 @@ from agents.executor import Executor
 from agents.jobs.classes import barred
 from agents.jobs.following import Following
 from agents.jobs.outer_step import weights_of
+from agents.jobs.riders import riders_paid
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.nodes.membership import Membership
 from agents.pipeline.checkpoint import States
@@ -280,15 +281,18 @@ class Trainer:
         return f"committed: round {view.round_id}{f', then {resting}' if resting else ''}"
 
     def _refusal(self, view: View) -> str | None:
-        """Why this node does not train in a job, also where the operator named it: its terms, or
-        the class that the node computes in."""
+        """Why this node does not train in a job, also where the operator named it: its terms, what
+        it pays for, or the class that the node computes in."""
         terms = view.job.terms
         if broken := self.network.bounds().broken_by(terms):
             return broken
         job = self.models.job(view.job_id)
         if undeterred := self.following.stakes.now().undeterred(terms, job.spec):
             return undeterred
-        return barred(job, self.device, self.context.settings.trainer.compile)
+        settings = self.context.settings.trainer
+        if paid := riders_paid(job.spec, settings):
+            return paid
+        return barred(job, self.device, settings.compile)
 
     def produce(self, view: View, plan: Plan, node: int) -> Work | None:
         """Do the task: local steps, privacy, payload, trace and proof of computation."""

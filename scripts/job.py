@@ -299,7 +299,11 @@ def _published(
     shown = _shown(published, open_store(store), seated)
     for sentence in (*_checking(network, terms, published), *shown):
         click.echo(f"Note: {sentence}.", err=True)
-    for warning in (*published.warnings, *_too_few(stages, trainers)):
+    for warning in (
+        *published.warnings,
+        *_too_few(stages, trainers),
+        *_trainers_leave(published.spec),
+    ):
         click.echo(f"Warning: {warning}", err=True)
     return published, key
 
@@ -371,6 +375,15 @@ def _too_few(stages: int, trainers: int) -> list[str]:
         f"the model has {stages} stages and {trainers} trainers are registered. A round works only "
         "with a trainer for each stage; until then the escrow is not touched."
     ]
+
+
+def _trainers_leave(spec: Any) -> list[str]:
+    """Why trainers with the default settings leave the job, for a sponsor that knows its nodes."""
+    from agents.jobs.riders import riders_paid
+    from agents.runtime.config import TrainerSettings
+
+    why = riders_paid(spec, TrainerSettings())
+    return [] if why is None else [f"trainers leave this job: {why}"]
 
 
 def _checking(network: Any, terms: Any, published: Any) -> list[str]:

@@ -29,6 +29,7 @@ from agents.jobs.choice import (
     ranked,
     refusal,
 )
+from agents.jobs.riders import riders_paid
 from agents.protocol.network import Network
 from agents.protocol.numbers import BPS, JobStatus, Phase, Role
 from agents.protocol.structs import Bounds, Job, Round, Terms, read
@@ -276,8 +277,10 @@ class Offers:
         return nodes * verifying(job, found)  # every verifier does all of it
 
     def _unfit(self, job: JobContext) -> str | None:
-        """Why this node can't train in a job, whatever it pays; None if it can."""
+        """Why this node does not train in a job, whatever it pays; None if it does."""
         settings = self._settings
+        if paid := riders_paid(job.spec, settings.trainer):
+            return paid
         if job.spec.access == "local" and settings.trainer.local_data is None:
             return "its nodes bring their own data, and trainer.local_data is not set"
         if not job.spec.classes:

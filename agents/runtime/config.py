@@ -66,6 +66,10 @@ class TrainerSettings(_Section):
     local_data: Path | None = Field(
         None, description="Folder of your own text, for jobs whose nodes bring their data"
     )
+    accept_riders: bool = Field(
+        False,
+        description="Train also where who trains nothing is paid, as no work is redone or measured",
+    )
     max_epsilon: float | None = Field(
         None, gt=0, description="Stop before your privacy loss on a job exceeds this (default: its)"
     )

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from agents.jobs.publish import Terms
+from agents.jobs.riders import RIDERS_EARN
 from agents.jobs.verifying_pay import part_done_again
 from agents.mechanisms import verify
 from agents.protocol.network import Network
@@ -26,12 +27,7 @@ from scripts._attacks.table import amount
 
 _FAMILIES = ("training", "verifying", "scoring")
 _ROUNDS = 4
-# docs/scoring.md has the table.
-_RIDERS = (
-    "Who adapts what it sends to the score earns up to 1.26 of an honest node's pay for no work, "
-    "and up to 5.4 of it under noise like DP's."
-)
-
+_RIDERS = f"Who trains nothing and adapts what it sends to the score earns {RIDERS_EARN}."
 _VERIFIERS = "What a verifier loses by it is its cut: give them more of the pay (--verifiers-cut)."
 
 

@@ -85,7 +85,9 @@ def _data(documents: Sequence[bytes], folder: Path, trainers: int) -> Data:
         own.mkdir(parents=True)
         for index, document in enumerate(part):
             (own / f"{index:04d}.txt").write_bytes(document)
-        settings.append({"MENAGERIE_TRAINER__LOCAL_DATA": str(own)})
+        settings.append(
+            {"MENAGERIE_TRAINER__LOCAL_DATA": str(own), "MENAGERIE_TRAINER__ACCEPT_RIDERS": "true"}
+        )
     return Data(public, settings)
 
 

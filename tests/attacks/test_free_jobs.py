@@ -28,7 +28,7 @@ from scripts._net.deployment import ZOO
 from tests.stage.chain.agents import PASSPHRASE
 from tests.stage.chain.crowd import Crowd
 from tests.stage.chain.people import CHALLENGE, DISPUTED, TERMS, Node, People, share
-from tests.stage.memory.honest_round import TinyJob
+from tests.stage.memory.honest_round import TinyJob, make_tiny_job
 
 ROUNDS = 2
 FREE = replace(TERMS, reward_per_round=ZOO)  # the least that a round may pay
@@ -219,6 +219,33 @@ def test_a_slash_takes_nothing__nobody_trains_until_it_does_again(
     decide(usual.bps)
     for name, role in CHECKERS.items():
         crowd.join(name, role)
+    crowd.until(lambda: crowd.finalized(job) >= 1)
+    assert people.gain(ann) == share(1, 1)
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_riders_would_be_paid__a_trainer_stays_away_until_its_operator_accepts_them(
+    crowd: Crowd, people: People, ann: Node, tiny: TinyJob, tmp_path: Path, configured: bool
+) -> None:
+    """Nobody else has a node's data, so nobody does its work again. `configured`: ann has no
+    choice."""
+    screened = make_tiny_job(tiny.store, access="local", verify="screening")
+    job = create(people, "mallory", TERMS, screened.published, ROUNDS + 2)
+    named = {"job_id": job} if configured else {}
+    own = {"local_data": tmp_path / "own"}
+    own["local_data"].mkdir()
+    (own["local_data"] / "a.txt").write_text("ann's own text\n" * 400)
+    for name, role in CHECKERS.items():
+        crowd.join(name, role)
+    crowd.join("ann", "trainer", trainer=own, **named)
+    crowd.until(lambda: "nobody does its work again" in crowd.said("ann"))
+    for _ in range(8):
+        crowd.step("ann")
+        people.chain.mine()
+    assert not any("committed" in did for _, did in crowd.did)
+    assert "set trainer.accept_riders: true to train in it all the same" in crowd.said("ann")
+    assert people.gain(ann) == 0
+    crowd.join("ann", "trainer", trainer={**own, "accept_riders": True}, **named)
     crowd.until(lambda: crowd.finalized(job) >= 1)
     assert people.gain(ann) == share(1, 1)
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import inspect
 import json
 import textwrap
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,6 +82,41 @@ def test_updates_that_only_aggregators_and_verifiers_read(local: LocalNetwork) -
     update = read_update(raw, context.shapes)
     assert norm(update) > 10 * NOISE["clip"]
     assert {line.quality_ppm for line in story.report.nodes} == {1_000_000}
+    assert_audited(local, job, deep=False)
+
+
+@pytest.fixture
+def owners(local: LocalNetwork, tmp_path: Path) -> Iterator[list[str]]:
+    """All trainers, with text of their own, and all but the last accept riders; afterwards as they
+    were."""
+    names = local.names("trainer")
+    local.stop(*names)
+    for name in names:
+        own = tmp_path / name
+        own.mkdir()
+        (own / "a.txt").write_text(f"text that only {name} has\n" * 400)
+        accepts = str(name != names[-1]).lower()
+        env = {"MENAGERIE_TRAINER__LOCAL_DATA": str(own)}
+        local.net.start_agent(name, env={**env, "MENAGERIE_TRAINER__ACCEPT_RIDERS": accepts})
+    yield names
+    local.stop(*names)
+    local.start(*names)
+
+
+def test_on_data_that_never_leaves_its_node_those_train_who_accept_riders(
+    local: LocalNetwork, owners: list[str]
+) -> None:
+    """Nobody's work is done again. The node that does not accept it is waited for until the window
+    ends, says why, and is not slashed."""
+    job = job_of(local, 1, access="local", verify="screening", merge="mean", score="alignment")
+    *willing, other = owners
+    local.until(lambda: local.round(job).n_committed == len(willing), "the willing committed")
+    local.skip_deadline(job)
+    history = local.finish(job)
+    took_part = {local.node_id(name) for name in willing}
+    assert set(history.rounds[1].committed) == took_part
+    local.assert_whole(job, willing)
+    assert "set trainer.accept_riders: true" in local.net.supervisor[other].log.read_text()
     assert_audited(local, job, deep=False)
 
 

@@ -18,12 +18,14 @@ from agents.jobs.choice import Offer
 from agents.jobs.job import JobContext
 from agents.jobs.offers import Offers
 from agents.jobs.publish import Terms
+from agents.jobs.riders import riders_paid
 from agents.jobs.workload import training, verifying
+from agents.mechanisms import verify
 from agents.protocol.numbers import BPS, ZOO, JobStatus, Role, Violation
 from agents.protocol.slashing import DEFAULTS, Row
 from agents.protocol.structs import Bounds
 from agents.runtime.chain import Head
-from agents.runtime.config import AgentSettings
+from agents.runtime.config import AgentSettings, TrainerSettings
 from agents.runtime.logs import open_log
 from agents.training.determinism import determinism_class
 from tests.stage.memory.honest_round import DEVICE, HonestRound
@@ -53,8 +55,8 @@ class Registry:
         return self.table
 
 
-def made(role: Role, job: JobContext, network: Any, folder: Path) -> Offers:
-    settings = AgentSettings.model_construct(device=DEVICE)
+def made(role: Role, job: JobContext, network: Any, folder: Path, **trainer: Any) -> Offers:
+    settings = AgentSettings.model_construct(device=DEVICE, trainer=TrainerSettings(**trainer))
     log = open_log("test", path=folder / "log")
     return Offers(network, settings, log, role, lambda _: job)
 
@@ -148,12 +150,43 @@ def test_with_a_slash_a_lie_costs_something_at_any_sample_and_reward(
     assert found.refused is None and found.flop > 0
 
 
+SCREENED = {"access": "local", "verify": "screening"}
+
+
+def screened(tiny: HonestRound, role: Role, folder: Path, **settings: Any) -> str | None:
+    """Why a node refuses a job in which no work is done again. `settings`: the trainer's."""
+    job = JobContext(tiny.job.spec.model_copy(update=SCREENED), tiny.store)
+    offers = made(role, job, Registry({}), folder, local_data=folder, **settings)
+    return offers._with_spec(OFFER, listed()).refused
+
+
 def test_where_nothing_is_done_again_no_slash_is_asked_for(
     tiny: HonestRound, tmp_path: Path
 ) -> None:
-    spec = tiny.job.spec.model_copy(update={"verify": "screening"})
-    offers = made(Role.TRAINER, JobContext(spec, tiny.store), Registry({}), tmp_path)
-    assert offers._with_spec(OFFER, listed()).refused is None
+    assert screened(tiny, Role.TRAINER, tmp_path, accept_riders=True) is None
+
+
+def test_a_trainer_leaves_a_job_that_pays_riders_until_its_operator_accepts_them(
+    tiny: HonestRound, tmp_path: Path
+) -> None:
+    """Verifiers and aggregators serve it: they are paid the same whoever rides."""
+    assert screened(tiny, Role.TRAINER, tmp_path) == (
+        "nobody does its work again, so who trains nothing earns up to 1.26 of an honest node's "
+        "pay (1.4 by score shares), and up to 5.4 of it under noise like DP's; set "
+        "trainer.accept_riders: true to train in it all the same"
+    )
+    assert screened(tiny, Role.VERIFIER, tmp_path) is None
+    assert screened(tiny, Role.AGGREGATOR, tmp_path) is None
+
+
+@pytest.mark.parametrize("name", verify.names())
+def test_riders_are_paid_where_neither_verifiers_nor_validators_look_at_work(
+    tiny: HonestRound, name: str
+) -> None:
+    spec = tiny.job.spec.model_copy(update={"verify": name})
+    paid = riders_paid(spec, TrainerSettings()) is not None
+    assert paid == (name == "screening")
+    assert riders_paid(spec, TrainerSettings(accept_riders=True)) is None
 
 
 def test_the_log_says_once_why_a_job_is_refused(

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from agents.jobs.publish import Terms
+from agents.jobs.riders import RIDERS_EARN
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZOO, Violation
 from agents.protocol.slashing import DEFAULTS
@@ -81,6 +82,7 @@ def test_a_job_that_nobody_checks_is_refused_with_what_riders_earn(network: Netw
     found = advice(network, Terms(), alone)
     assert found.refused is not None and found.refused.startswith("Nobody does this job's work")
     assert "1.26 of an honest node's pay" in found.refused
+    assert f"earns {RIDERS_EARN}." in found.refused, "as trainers that leave it are told"
 
 
 def test_where_scores_pay__attacks_on_their_medians_are_played_too() -> None:
