@@ -32,6 +32,7 @@ class DataAccess:
         self._store = store
         self._address = context.wallet.address
         self.models = Models(network, store, self._key, self._caught_up, context.settings.memory)
+        context.metrics.model_numbers.set_function(lambda: self.models.largest)
         self._context = context
         self._duty = DataKeyDuty(network, context, self.models.spec)
         self.sealing = Sealing(network, self._duty.identity, self._address)

@@ -23,7 +23,7 @@ from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import CorruptContent, StoreError, StoreUnavailable
 from agents.training.spec import JobSpec
-from agents.training.state import PayloadError, State, model_hash
+from agents.training.state import PayloadError, State, model_hash, numbers_in
 
 _KEPT = 3
 _Place = tuple[bytes, int | None]  # a model's hash, and which stage of it; None: the whole of it
@@ -49,7 +49,11 @@ def _unheard(caught_up: CaughtUp) -> None:
 
 
 class Models:
-    """Reads specs, reports and models of jobs; keeps the last few models in memory."""
+    """Reads specs, reports and models of jobs; keeps the last few models in memory.
+
+    Attributes:
+        largest: numbers in the largest model, or stage of one, that was ever held.
+    """
 
     def __init__(
         self,
@@ -72,6 +76,7 @@ class Models:
         self._jobs = JobContexts(network, store, key_of, memory)
         self._states: dict[_Place, tuple[State, bytes]] = {}  # with the hash of what is kept
         self._reports: dict[bytes, RoundReport] = {}
+        self.largest = 0
 
     def job(self, job_id: int) -> JobContext:
         """The job's fixed facts. Raises SpecError, StoreError."""
@@ -108,6 +113,7 @@ class Models:
 
     def _remember(self, place: _Place, state: State) -> None:
         self._states[place] = state, model_hash(state)
+        self.largest = max(self.largest, numbers_in(state))
         while len(self._states) > _KEPT:
             del self._states[next(iter(self._states))]
 

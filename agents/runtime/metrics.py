@@ -40,6 +40,9 @@ class Metrics:
         self.phase = gauge("phase", "Current phase of the round (the contract's number)", "job")
         self.job_pay = gauge("job_pay_zoo_per_hour", "Expected pay for an hour of work", "job")
         self.loss = gauge("loss", "Last training or validation loss")
+        self.model_numbers = gauge(
+            "model_numbers", "Numbers of the largest model, or stage of one, that was held"
+        )
         self.epsilon = gauge("epsilon", "Privacy loss this node has spent on the job", "job")
         self.last_error_time = gauge("last_error_timestamp_seconds", "Unix time of the last error")
         self.actions = counter("actions_total", "Actions taken by the loop", "action")

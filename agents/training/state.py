@@ -30,6 +30,11 @@ class PayloadError(ValueError):
     """Bytes or tensors from somebody else that are not what they must be."""
 
 
+def numbers_in(state: Mapping[str, Tensor]) -> int:
+    """How many numbers all tensors have together."""
+    return sum(tensor.numel() for tensor in state.values())
+
+
 def model_hash(state: Mapping[str, Tensor]) -> bytes:
     """sha2-256 of the canonical state, 32 bytes, independent of any file format.
 

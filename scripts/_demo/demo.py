@@ -33,7 +33,7 @@ from agents.runtime.logs import open_log
 from agents.runtime.pace import stretched
 from agents.storage.content_store import ContentStore, open_store
 from agents.storage.sealed import new_key
-from agents.training.state import save_state
+from agents.training.state import numbers_in, save_state
 from scripts._demo import typed
 from scripts._demo.killing import Killing
 from scripts._demo.over_ipfs import AUDITOR, SPONSOR, check_stores
@@ -64,6 +64,7 @@ from scripts._report.verdict import (
     check_books,
     check_cheats,
     check_explained,
+    check_held,
     check_ledger,
     check_loss,
     read_books,
@@ -179,6 +180,7 @@ class Demo:
         trained_s = time.monotonic() - started
         self.await_attestations()
         utilisation = self.utilisation()
+        self.held = self.metric("model_numbers")
         claim = self.claim()
         self.history.update()
         return self.conclude(claim, trained_s, utilisation)
@@ -317,13 +319,18 @@ class Demo:
 
     def utilisation(self) -> float:
         """Share of wall time that the trainers spent computing, mean over trainers."""
-        shares = []
+        shares = self.metric("utilisation_ratio").values()
+        return sum(shares) / len(shares) if shares else 0.0
+
+    def metric(self, name: str) -> dict[str, float]:
+        """What the trainers' own metrics say, by trainer."""
+        found = {}
         for seat in self.net.of_role("trainer"):
             reply = requests.get(f"http://127.0.0.1:{seat.metrics_port}/metrics", timeout=5)
             for line in reply.text.splitlines():
-                if line.startswith("menagerie_utilisation_ratio "):
-                    shares.append(float(line.split()[1]))
-        return sum(shares) / len(shares) if shares else 0.0
+                if line.startswith(f"menagerie_{name} "):
+                    found[seat.name] = float(line.split()[1])
+        return found
 
     # -- ending --------------------------------------------------------------------------------
 
@@ -438,11 +445,24 @@ class Demo:
             check_attested(self.network, self.models, self.job_id),
             *scenario.checks(self.history, names),
             *self.killing.checks(self.history),
+            *self.one_stage(),
             *self.sight(),
             check_gas(self.supervisor),
             *self.audit(),
             *([] if self.ipfs is None else [check_stores(self.net, self.ipfs)]),
         ]
+
+    def one_stage(self) -> list[Check]:
+        """What must hold of who holds what of a model that is split."""
+        slices = self.models.job(self.job_id).slices
+        if slices is None:
+            return []
+        model = self.network.job(self.job_id).model
+        parts = (self.models.at(self.job_id, model, stage) for stage in range(slices.last + 1))
+        # Who is reported reads all of the round, to judge whether it should appeal.
+        reported = set(self.cheats.values())
+        held = {name: int(n) for name, n in self.held.items() if name not in reported}
+        return [check_held(held, [numbers_in(part) for part in parts])]
 
     def sight(self) -> list[Check]:
         """What must hold of encrypted data."""

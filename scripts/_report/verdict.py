@@ -8,7 +8,7 @@ slashing table of the network (`agents.protocol.slashing`).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -191,6 +191,23 @@ def check_explained(network: Network) -> Check:
         f"{payments} payments explained: {zoo(sum(explained.values()))} ZOO, to each of "
         f"{len(paid)} accounts exactly what the pool credited{wrong}",
         ", ".join(f"{a}: {explained[a]} of {paid.get(a, 0)}" for a in sorted(accounts)),
+    )
+
+
+def check_held(held: Mapping[str, int], stages: Sequence[int]) -> Check:
+    """No miner that was not reported has ever held more than one stage of the model.
+
+    `held`: by miner, the numbers of the largest part of a model that it held. `stages`: how many
+    each stage has.
+    """
+    most, whole = max(stages), sum(stages)
+    wrong = [f"{name} {count:,}" for name, count in held.items() if not 0 < count <= most]
+    found = f"; NOT {', '.join(wrong)}" if wrong else ""
+    return Check(
+        bool(held) and not wrong,
+        f"each of {len(held)} miners that nobody reported held one of {len(stages)} stages at a "
+        f"time: at most {max(held.values(), default=0):,} of {whole:,} numbers, and the largest "
+        f"stage has {most:,}{found}",
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from agents.protocol.numbers import Violation
 from scripts._report.story import NodeStory, Slash
-from scripts._report.verdict import check_cheats, expected_slashes
+from scripts._report.verdict import check_cheats, check_held, expected_slashes
 
 ZOO = 10**18
 
@@ -70,3 +70,19 @@ def test_check_cheats__honest_node_slashed_fails():
     )
     found = check_cheats(told, {"cheat": Violation.INVALID})
     assert [check.holds for check in found] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("held", "named"),
+    [({"ann": 30, "ben": 40}, None), ({"ann": 30, "ben": 41}, "ben 41"), ({"ann": 0}, "ann 0")],
+    ids=["one stage each", "more than a stage", "nothing"],
+)
+def test_check_held__who_held_more_than_a_stage_or_nothing_is_named(held, named):
+    check = check_held(held, [30, 40])
+    assert check.holds == (named is None)
+    assert "40 of 70 numbers" in check.sentence or named
+    assert named is None or f"NOT {named}" in check.sentence
+
+
+def test_check_held__without_a_trainer_fails():
+    assert not check_held({}, [30, 40]).holds

@@ -23,7 +23,7 @@ from agents.rounds.outcome import Outcome, compute
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import CorruptContent
-from agents.training.state import PayloadError, model_hash, save_state
+from agents.training.state import PayloadError, model_hash, numbers_in, save_state
 from agents.training.update import pack_update
 from tests.stage.memory.honest_round import DEVICE, JOB, ChainFacts
 from tests.stage.memory.mined_round import MinedRound
@@ -76,7 +76,9 @@ def test_a_miner_needs_the_files_of_its_own_stage_only(
             file = Index.from_bytes(raw, len(STAGES)).stages[stage].file
             store.put_bytes(mined.store.get(file, 1 << 24))
     for outcome in outcomes[1:]:
-        found = Models(facts, store).at(JOB, outcome.model, stage)
+        models = Models(facts, store)
+        found = models.at(JOB, outcome.model, stage)
+        assert models.largest == numbers_in(found) < numbers_in(outcome.state)
         assert model_hash(found) == model_hash(stage_of(mined.job, outcome.state, stage))
 
 
