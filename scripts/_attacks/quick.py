@@ -26,6 +26,7 @@ from scripts._attacks.market import Numbers
 from scripts._attacks.table import amount
 
 _FAMILIES = ("training", "verifying", "scoring")
+_SCORED = ("training", "verifying", "gauntlet", "consensus")  # by verifiers
 _ROUNDS = 4
 _RIDERS = f"Who trains nothing and adapts what it sends to the score earns {RIDERS_EARN}."
 _VERIFIERS = "What a verifier loses by it is its cut: give them more of the pay (--verifiers-cut)."
@@ -98,7 +99,7 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
 
 def families(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """What is played on a job: where its verifiers' scores pay, also attacks on their medians."""
-    return (*_FAMILIES, "consensus") if spec.get("score") == "gauntlet" else _FAMILIES
+    return _SCORED if spec.get("score") == "gauntlet" else _FAMILIES
 
 
 def _verifiers_pay(numbers: Numbers) -> str:

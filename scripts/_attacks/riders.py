@@ -138,10 +138,11 @@ def _played(
 
 
 def riding(ride: Ride, spec: Mapping[str, Any] | None = None) -> Callable[[Market], Outcome]:
-    """Plays a ride in a market's job, or in one with other mechanisms."""
+    """Plays a ride in a market's job, or with `spec` if that job is not scored like it."""
 
     def play(market: Market) -> Outcome:
-        fields = market.numbers.spec if spec is None else spec
+        own = market.numbers.spec
+        fields = own if spec is None or own.get("score") == spec.get("score", "") else spec
         if fields.get("mode") == "pipeline":
             return Outcome(Fraction(0), Fraction(0), 0, "not played: the model is split")
         part = quality(market.numbers, fields, ride)

@@ -86,11 +86,12 @@ def test_a_job_that_nobody_checks_is_refused_with_what_riders_earn(network: Netw
 
 
 def test_where_scores_pay__attacks_on_their_medians_are_played_too() -> None:
-    """Denied payloads among them, in real rounds of training."""
+    """Denied payloads among them, in real rounds of training, and rides on what is paid."""
     played = {a.name for a in attacks() if a.family in families({"score": "gauntlet"})}
     usual = {a.name for a in attacks() if a.family in families({"score": "alignment"})}
-    assert usual < played
     assert "say that others' payloads came too late" in played - usual
+    assert "add past merges to its work" in played - usual
+    assert {a.name for a in attacks() if a.family in ("training", "verifying")} < played & usual
 
 
 def test_a_sponsor_is_told_whether_verifiers_are_paid_for_what_they_do_again(

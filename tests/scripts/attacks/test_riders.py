@@ -10,7 +10,7 @@ import pytest
 
 from agents.protocol.numbers import ZOO
 from scripts._attacks.market import Market, Numbers
-from scripts._attacks.riders import ATTACKS, Ride, fields_of, quality, riding
+from scripts._attacks.riders import ATTACKS, SIGNS, Ride, fields_of, quality, riding
 from scripts._attacks.strategies import noise, old_merges, resends, trains
 
 NUMBERS = Numbers(nodes=4, share=0.25, rounds=3)
@@ -50,6 +50,15 @@ def test_where_nothing_is_redone_the_same_payload_pays(market: Market) -> None:
     found = riding(Ride(resends(old_merges)), screened)(market)
     assert found.pays
     assert found.profit > Fraction(NUMBERS.terms.reward_per_round, 10)
+
+
+def test_a_job_that_validators_score_is_ridden_at_its_own_terms() -> None:
+    """A power of 4 pays a quarter of the work next to nothing; the usual one pays its share."""
+    ride = riding(Ride(trains(0.25), 0.25), SIGNS)
+    steep = {**SIGNS, "score_options": {**SIGNS["score_options"], "power": 4.0}}
+    notes = [ride(Market(replace(NUMBERS, spec=spec))).note for spec in (steep, {})]
+    own, usual = (float(note.split()[1]) for note in notes)
+    assert own < 0.1 < usual
 
 
 def test_half_of_the_work_is_due_half_of_the_pay(market: Market) -> None:
