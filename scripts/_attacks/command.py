@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -29,6 +30,8 @@ from scripts._net.deployment import DeploymentSettings
 from scripts._shared.operator import reading, store_of
 
 FULL_ROUNDS, FULL_SEEDS = 20, 3
+_MOST_WORKERS = 4  # half a GB each
+_FEW = 40  # attacks, which one process has played before others have begun
 # Of a page, around what is written into it.
 BEGIN, END = "<!-- attacks -->", "<!-- end -->"
 # Options that replace a number of the same name.
@@ -69,7 +72,8 @@ def run(
             status.update(f"{next(places)} of {len(due)}, {attack.family}: {attack.name}")
 
         try:
-            found = list(play(numbers, families or FAMILIES, begun, of_tasks))
+            workers = min(_MOST_WORKERS, os.cpu_count() or 1) if len(due) > _FEW else 1
+            found = list(play(numbers, families or FAMILIES, begun, of_tasks, workers))
             status.update("honest work")
             honest = honest_rows(numbers, of_tasks)
         except Refused as error:
