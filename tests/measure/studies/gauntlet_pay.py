@@ -125,11 +125,14 @@ CASES: dict[str, Case] = {
     "head": crowd(5, rider=(0.5, head_only, 2)),
     "history": crowd(6, history=(0.0, history, 1)),
     "histories": crowd(5, history=(0.0, history, 2)),
+    "pair": crowd(6, pool=(1.0, pools, 2)),
     "pool": crowd(6, pool=(1.0, pools, 3)),
     "pool in part": crowd(5, pool=(1.0, part_pool, 3)),
     "ring": crowd(5, pool=(1.0, pools_in_a_ring, 3)),
     "sizes": crowd(5, twice=(2.0, trains(2.0), 1), half=(0.5, trains(0.5), 1)),
     "blur": crowd(5, blur=(0.0, blurs(1), 2)),
+    # Nodes 5 to 8 send what 1 to 4 train.
+    "copiers": crowd(4, copier=(0.0, lambda turn, node: turn.gradient(node - 4), 4)),
     "idle": crowd(6, noise=(0.0, noise, 1), zero=(0.0, zero, 1), copier=(0.0, copies(1), 1)),
 }
 
