@@ -294,7 +294,8 @@ def _drifts(spec: JobSpec) -> bool:
 def _showing(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
     """Payloads that say too little about their round's data for validators to pay by it.
 
-    Figures: `python -m tests.measure.studies.gauntlet_pay --job sparse --cases equal,quarters`.
+    Figures, by `power` 1: `python -m tests.measure.studies.gauntlet_pay --job sparse --cases
+    equal,quarters --options '{"power": 1}'`.
     """
     inner = chosen(spec.optimizer.inner, spec.optimizer.inner_options)
     mostly_zero = getattr(codec, "mostly_zero", False)
@@ -327,7 +328,7 @@ def _paying(spec: JobSpec) -> list[str]:
     """Options of the gauntlet that pay by lot, or pay for past merged updates.
 
     Figures: `python -m tests.measure.studies.gauntlet_pay --job plain --paper`; of each option
-    alone with `--options '{"pays": "rank"}'` and `'{"history": 0}'`.
+    alone with `--options '{"pays": "rank", "power": 1}'` and `'{"history": 0, "power": 1}'`.
     """
     if spec.score != "gauntlet":
         return []
@@ -336,34 +337,36 @@ def _paying(spec: JobSpec) -> list[str]:
         wrong.append(
             'score "gauntlet" does not go with score_options.pays "rank": the pay of equal nodes '
             "spread by 106 to 120 % of its mean with history 0, and by 87 % with history 8; by "
-            'pays "work" it is 13 to 18 %, so use that'
+            'pays "work" it is 16 to 23 %, so use that'
         )
     if spec.score_options.get("history") == 0:
         wrong.append(
             'score "gauntlet" does not go with score_options.history 0: past updates count like '
-            "work then. Nodes that rode on a quarter of the work earned 0.44 of an honest node's "
-            'pay, and 0.07 with history 8; with pays "rank" riders earned 1.35 to 3.71 of their '
-            "share. Leave history out"
+            "work then. By power 1 nodes that rode on a quarter of the work earned 0.44 of an "
+            'honest node\'s pay, and 0.07 with history 8; with pays "rank" riders earned 1.35 to '
+            "3.71 of their share. Leave history out"
         )
     return wrong
 
 
 def _showing_little(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
-    """The neighbours of what `_showing` refuses. Figures: `python -m
-    tests.measure.studies.gauntlet_pay --job "sparse gradient" --job steps --cases equal,quarters`.
+    """The neighbours of what `_showing` refuses. Figures, by `power` 1: `python -m
+    tests.measure.studies.gauntlet_pay --job "sparse gradient" --job steps --cases equal,quarters
+    --options '{"power": 1}'`.
     """
     if not verification.validators_score:
         return []
     if getattr(codec, "mostly_zero", False):
         return [
-            f'codec "{spec.codec}" under score "{spec.score}": two of seven nodes that rode on a '
-            "quarter of the work earned 0.67 to 1.20 of their share, with codec demo at most 0.30"
+            f'codec "{spec.codec}" under score "{spec.score}": by power 1 two of seven nodes that '
+            "rode on a quarter of the work earned 0.67 to 1.20 of their share, with codec demo at "
+            "most 0.30"
         ]
     if chosen(spec.optimizer.inner, spec.optimizer.inner_options).makes_steps:
         return [
             f'the local steps of optimizer.inner "{spec.optimizer.inner}" under score '
-            f'"{spec.score}": the pay of equal nodes spread by 26 to 43 % of its mean, with inner '
-            "gradient by 13 to 18 %"
+            f'"{spec.score}": by power 1 the pay of equal nodes spread by 26 to 43 % of its mean, '
+            "with inner gradient by 13 to 18 %"
         ]
     return []
 

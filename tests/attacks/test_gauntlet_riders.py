@@ -45,8 +45,8 @@ LITTLE_WORK = (
 FULL_WORK = (rides(), rides(weight=0.3), rides_by_tensor(), masked_history(1.0))
 USUAL = {"evaluated": 16, "eval_batches": 6}
 MARGIN = 1.1  # of what is fair
-# Of honest nodes' pay beside others, in 20 rounds. 0.20 was measured; another text may give more.
-SPREAD = 0.27
+# Of honest nodes' pay beside others, in 20 rounds. 0.25 was measured; another text may give more.
+SPREAD = 0.34
 
 seeds = pytest.mark.parametrize("seed", [0, 1, 2], ids=["seed zero", "seed one", "seed two"])
 one_or_two = pytest.mark.parametrize("riders", [1, 2], ids=["one rides", "two ride"])

@@ -38,8 +38,8 @@ class Gauntlet:
     """The scoring rule `gauntlet`. Paper = the paper's value; deployed = Templar's last run.
 
     Attributes:
-        pays: "work": mu counts the tokens of a node's data that its update shows, pay is linear in
-            it. "rank": the paper's formulas, with OpenSkill, a sign for mu and `power` 2.
+        pays: "work": mu counts the tokens of a node's data that its update shows. "rank": the
+            paper's formulas, with OpenSkill, a sign for mu and `power` 2.
         gamma: what mu keeps of itself per evaluation, 0..0.999 (deployed 0.95). Six decimals count.
         step_share: c of beta = c * alpha, the step whose effect on the loss is measured, 0.001..1
             (deployed 0.2).
@@ -49,8 +49,9 @@ class Gauntlet:
         runs: runs of tokens that each sequence is cut into when work is looked for, 1..64.
         evaluated: nodes that each validator evaluates per round, 2..128 (paper 5).
         top: G, the most nodes merged per round, 1..128 (paper 15).
-        power: exponent of the shares, 1..4 (paper 2; at 1 the pay is linear in what is shown, which
-            grows more slowly than the data; 1.25 makes up for a part of that, docs/scoring.md).
+        power: exponent of the shares, 1..4 (paper 2). What is shown grows more slowly than the
+            data. At 1 the pay is linear in it, and little work is paid above its share. 1.25 makes
+            up for a part of that, and equal nodes' pay spreads more (docs/scoring.md).
         sync_limit: largest SyncScore, in steps of size alpha, 0.001..1000 (paper 3).
         fast_penalty: factor on a positive mu for a failed fast check, 0..1 (paper 0.75). Six
             decimals count.
@@ -73,7 +74,7 @@ class Gauntlet:
     runs: int = 4
     evaluated: int = 8
     top: int = 15
-    power: float = 1.0
+    power: float = 1.25
     sync_limit: float = 3.0
     fast_penalty: float = 0.75
     norm_ratio: float = 4.0

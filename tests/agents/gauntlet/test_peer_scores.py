@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agents.gauntlet.peer_scores import normalise, peer_score, peer_score_by_rank, vector
 from agents.gauntlet.ratings import FRESH, MICRO, Rating, ordinal
+from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.numbers import SCALE
 
 
@@ -40,8 +41,12 @@ def test_work_shown_is_paid_as_far_as_it_is_of_use(mu, value, worth):
     assert peer_score(Rating(90 * MICRO, 1, round(mu * MICRO), round(value * MICRO))) == worth
 
 
-def test_pay_is_linear_and_the_lowest_keeps_its_part():
+def test_with_a_power_of_1_pay_is_linear_and_the_lowest_keeps_its_part():
     assert normalise({1: 1.0, 2: 2.0, 3: 1.0}) == {1: 0.25, 2: 0.5, 3: 0.25}
+
+
+def test_by_default_a_sixteenth_of_the_best_score_is_paid_a_thirty_second_of_its_pay():
+    assert normalise({1: 16.0, 2: 1.0}, Gauntlet().power) == {1: 32 / 33, 2: 1 / 33}
 
 
 @pytest.mark.parametrize(("power", "part"), [(1.25, 1 / 32), (1.5, 1 / 64), (2.75, 1 / 2048)])

@@ -246,15 +246,16 @@ def test_norms_and_lengths_by_hand() -> None:
 
 @pytest.fixture(scope="module")
 def copied(store: EmbeddedStore) -> FreeRun:
-    """Eight rounds in which every honest node has its copier."""
+    """Sixteen rounds in which every honest node has its copier. In the first eight mu is mostly
+    chance: one copier may lead there."""
     run = FreeRun.start(store, HONEST, {10 + victim: copy_of(victim) for victim in HONEST})
-    for _ in range(8):
+    for _ in range(16):
         run.round()
     return run
 
 
 def test_copiers_mu_stays_near_zero_while_the_honest_ones_grows(copied: FreeRun) -> None:
-    """After 8 rounds the largest mu without extra work is (1 - 0.95^8) / 2 = 0.17."""
+    """After 16 rounds the largest mu without extra work is (1 - 0.95^16) / 2 = 0.28."""
     mu = copied.mu()
     honest = statistics.mean(mu[node] for node in HONEST)
     copiers = statistics.mean(mu[10 + node] for node in HONEST)
@@ -268,7 +269,7 @@ def test_copiers_share_their_victims_skill_and_yet_earn_less(copied: FreeRun) ->
     for node in HONEST:
         assert skill[node] == pytest.approx(skill[10 + node], abs=1e-5)
     earned = sum(vector[node] for node in HONEST)
-    assert earned > 3 * sum(vector[10 + node] for node in HONEST)
+    assert earned > 4 * sum(vector[10 + node] for node in HONEST)
 
 
 def test_noise_ranks_last_and_earns_nothing(store: EmbeddedStore) -> None:
