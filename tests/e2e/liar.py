@@ -2,7 +2,7 @@
 """An aggregator that proposes a model of its own (see dishonest.py for how it is started).
 
 It doubles everybody's update. What it publishes agrees with itself (update, model hash and report
-belong together), so only who recomputes the merge can tell.
+belong together, of a model in stages too), so only who recomputes the merge can tell.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from agents.aggregator import Aggregator, AggregatorInJob
+from agents.jobs.model_files import hash_of, pack_change, pack_model
+from agents.jobs.outer_step import stepped
 from agents.pipeline.shards import Statement
 from agents.protocol.network import Network
 from agents.protocol.view import View
@@ -24,8 +26,6 @@ from agents.runtime.context import Context
 from agents.storage.cid import cid_of_bytes
 from agents.storage.content_store import ContentStore
 from agents.storage.several import open_stores
-from agents.training.state import apply_outer, model_hash, save_state
-from agents.training.update import pack_update
 
 
 class DoublingReader(RoundReader):
@@ -42,21 +42,31 @@ class DoublingReader(RoundReader):
         honest = super().outcome(view, submissions, report, said)
         if honest is None:
             return None
+        job = self.models.job(view.job_id)
         merged = {name: 2 * tensor for name, tensor in honest.merged.items()}
-        before = self.before(view)
-        spec = self.models.spec(view.job_id)
-        state = apply_outer(before, merged, spec.optimizer.outer_lr)
-        update = pack_update(merged)
-        checkpoint = None if honest.checkpoint is None else save_state(state)
+        rate = job.spec.outer_lr_at(honest.report.step)
+        state = stepped(job.spec, self.before(view), merged, rate)
+        update = pack_change(job, merged, state)
+        checkpoint = None if honest.checkpoint is None else pack_model(job, state)
         report = honest.report.model_copy(
             update={
-                "model": model_hash(state).hex(),
-                "update": cid_of_bytes(update),
-                "checkpoint": None if checkpoint is None else cid_of_bytes(checkpoint),
+                "model": hash_of(job, state).hex(),
+                "update": cid_of_bytes(update.main),
+                "checkpoint": None if checkpoint is None else cid_of_bytes(checkpoint.main),
             }
         )
         return replace(
-            honest, state=state, merged=merged, update=update, checkpoint=checkpoint, report=report
+            honest,
+            state=state,
+            merged=merged,
+            update=update.main,
+            checkpoint=None if checkpoint is None else checkpoint.main,
+            report=report,
+            parts=(
+                *honest.parts,  # among them the record of shards, which is true
+                *update.parts,
+                *(() if checkpoint is None else checkpoint.parts),
+            ),
         )
 
 
