@@ -18,13 +18,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import requests
 
 from agents.jobs.publish import Terms, publish_job
 from agents.protocol.network import Network
-from agents.protocol.numbers import ZOO, JobStatus, Phase
+from agents.protocol.numbers import ZOO, JobStatus, Phase, Violation
 from agents.rounds.models import Models
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
@@ -293,11 +294,17 @@ class LocalNetwork:
 
     # -- jobs ----------------------------------------------------------------------------------
 
-    def job(self, rounds: int = 1, funded_rounds: int | None = None, **changes: Any) -> int:
+    def job(
+        self,
+        rounds: int = 1,
+        funded_rounds: int | None = None,
+        terms: Terms = TERMS,
+        **changes: Any,
+    ) -> int:
         """Create a small job; returns its id. `changes`: fields of the spec."""
         published = publish_job(self.store, _corpus(), {**SPEC, "rounds": rounds, **changes})
-        terms = paced(TERMS, self.net.chain.block_s)
-        job = self.net.create_job(published, terms, funded_rounds or rounds)
+        paced_terms = paced(terms, self.net.chain.block_s)
+        job = self.net.create_job(published, paced_terms, funded_rounds or rounds)
         self.jobs.append(job)
         return job
 
@@ -336,12 +343,19 @@ class LocalNetwork:
         ledger = check_ledger(self.network, models, self.history(job), job)
         return [*found, check_explained(self.network), ledger]
 
-    def assert_whole(self, job: int, accepted: Iterable[str] | None = None) -> History:
-        """Nobody was slashed; the job's rounds are final with all (or `accepted`) trainers'
-        work in each; every token is where it belongs."""
+    def assert_whole(
+        self,
+        job: int,
+        accepted: Iterable[str] | None = None,
+        slashed: Mapping[str, Violation] = MappingProxyType({}),
+    ) -> History:
+        """Nobody was slashed but those in `slashed`, each once; the job's rounds are
+        final with all (or `accepted`) trainers' work in each; every token is where it belongs."""
         history = self.history(job)
         slashes = history.slashes[self._slashes_before :]
-        assert slashes == [], f"nobody should be slashed, and these were: {slashes}"
+        wanted_slashes = sorted((self.node_id(name), kind) for name, kind in slashed.items())
+        found_slashes = sorted((slash.node_id, slash.violation) for slash in slashes)
+        assert found_slashes == wanted_slashes, f"{wanted_slashes} should be slashed: {slashes}"
         final = [r for r in history.rounds.values() if r.phase == Phase.FINALIZED]
         paid = self.network.job(job).terms.rounds
         assert len(final) == paid, f"all {paid} rounds should be final, and {len(final)} are"
