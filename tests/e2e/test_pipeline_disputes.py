@@ -35,6 +35,8 @@ LIE = ("tests.e2e.dishonest", "aggregator", "tests.e2e.liar")
 FRAMING = ("tests.e2e.dishonest", "verifier", "tests.e2e.framing")
 POINTS = ("coordinator-before-propose", "coordinator-after-sign", "coordinator-before-execute")
 ROLES = (*AGENT_ROLES, "coordinator")
+KILLED = [*([role] for role in ROLES), ROLES]
+LIARS = 1 + len(POINTS) + len(KILLED) + 1  # one for each test of a lie
 # All members may die twice and load torch again, on a busy machine, before the time is over.
 LONG_DISPUTE = replace(TERMS, dispute_s=600, appeal_s=600)
 BAD_RESULT_BPS = 2_000
@@ -43,7 +45,7 @@ MEMBERS = ("coordinator-1", "coordinator-2", "coordinator-3")
 SETTINGS = LocalnetSettings(
     trainers=4,
     verifiers=len(VERIFIERS),
-    aggregators=1 + 1 + len(POINTS) + len(ROLES) + 1,  # the honest one, and a liar for each test
+    aggregators=1 + LIARS,
     members=len(MEMBERS),
     threshold=2,
     agent={**AGENTS, "trainer": TIMES},
@@ -173,7 +175,7 @@ def test_members_die_at_any_point_of_a_ruling(
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("roles", [*([role] for role in ROLES), ROLES], ids="+".join)
+@pytest.mark.parametrize("roles", KILLED, ids="+".join)
 def test_whole_roles_are_killed_in_a_dispute(
     pipeline: LocalNetwork, liar: str, roles: list[str]
 ) -> None:
