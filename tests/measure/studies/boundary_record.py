@@ -31,10 +31,13 @@ _MUON = Setup(
 SETUPS = {
     "muon": _MUON,
     "muon-0.9": replace(_MUON, inner_options={**_MUON.inner_options, "momentum": 0.9}),
+    "muon-128": replace(
+        _MUON, d_model=128, lr=2e-3, inner_options={"lr_ratio": 3, "momentum": 0.9}, batch=4
+    ),
     "adamw": Setup(tokens=1_048_576, d_model=128, lr=1.5e-3),
 }
 """By name, what the recorded runs have in common. The rates are the best of `none`; `muon` has the
-usual momentum, 0.95, and `muon-0.9` one that is better for `none` in so few steps."""
+usual momentum, 0.95, and the others with Muon one that is better for `none` in so few steps."""
 BOUNDARY_RATIO = {"residual": 0.1}
 """By kind, `boundary_ratio` of its runs with Muon; the others' matrices step like all."""
 
@@ -50,6 +53,8 @@ def setup_of(boundary: str, inner: str = "muon") -> Setup:
 
 class Records:
     """What the file holds of runs in their boundary's setup; other runs are left as they are.
+
+    A run that is of another machine than the file's has a `machine` of its own.
 
     Attributes:
         inner: the setup of the runs, a key of `SETUPS`.
