@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 
 from agents.protocol.numbers import ZOO
+from agents.training.spec import SpecError
 from scripts._attacks.market import Market, Numbers
 from scripts._attacks.riders import ATTACKS, SIGNS, Ride, fields_of, quality, riding
 from scripts._attacks.strategies import noise, old_merges, resends, trains
@@ -53,12 +54,13 @@ def test_where_nothing_is_redone_the_same_payload_pays(market: Market) -> None:
 
 
 def test_a_job_that_validators_score_is_ridden_at_its_own_terms() -> None:
-    """A power of 4 pays a quarter of the work next to nothing; the usual one pays its share."""
-    ride = riding(Ride(trains(0.25), 0.25), SIGNS)
-    steep = {**SIGNS, "score_options": {**SIGNS["score_options"], "power": 4.0}}
-    notes = [ride(Market(replace(NUMBERS, spec=spec))).note for spec in (steep, {})]
-    own, usual = (float(note.split()[1]) for note in notes)
-    assert own < 0.1 < usual
+    """So terms that the score does not take can't be played. A job of another score is ridden at
+    ours."""
+    ride = riding(Ride(noise), SIGNS)
+    steep = {**SIGNS, "score_options": {**SIGNS["score_options"], "power": 5.0}}
+    with pytest.raises(SpecError, match="power"):
+        ride(Market(replace(NUMBERS, spec=steep)))
+    assert ride(Market(replace(NUMBERS, spec={"score": "alignment"}))).note.startswith("scores 0.0")
 
 
 def test_half_of_the_work_is_due_half_of_the_pay(market: Market) -> None:
