@@ -47,6 +47,7 @@ USUAL = {"evaluated": 16, "eval_batches": 6}
 MARGIN = 1.1  # of what is fair
 # Of honest nodes' pay beside others, in 20 rounds. 0.25 was measured; another text may give more.
 SPREAD = 0.34
+GOAL = 0.25  # with seed zero, where it holds on both texts that were tried
 
 seeds = pytest.mark.parametrize("seed", [0, 1, 2], ids=["seed zero", "seed one", "seed two"])
 one_or_two = pytest.mark.parametrize("riders", [1, 2], ids=["one rides", "two ride"])
@@ -72,7 +73,7 @@ def test_who_adapts_a_quarter_of_the_work_earns_no_more_than_its_share(
 ) -> None:
     earned = played(tmp_path, [adapts(*LITTLE_WORK)] * riders, NODES - riders, seed)
     assert earned.others < MARGIN * QUARTER
-    assert earned.spread < SPREAD
+    assert earned.spread < (SPREAD if seed else GOAL)
 
 
 @one_or_two

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from agents.training.evaluate import validation_loss
 from agents.training.norms import norm
 from agents.training.rng import derive_key
 from agents.training.state import State, apply_outer
-from tests.stage.memory.gauntlet_run import DEVICE, LOCAL_STEPS, FreeRun, copy_of, noise
+from tests.stage.memory.gauntlet_run import DEVICE, LOCAL_STEPS, SPEC, FreeRun, copy_of, noise
 from tests.stage.memory.honest_round import scaled
 
 HONEST = (1, 2, 3, 4)
@@ -246,16 +247,20 @@ def test_norms_and_lengths_by_hand() -> None:
 
 @pytest.fixture(scope="module")
 def copied(store: EmbeddedStore) -> FreeRun:
-    """Sixteen rounds in which every honest node has its copier. In the first eight mu is mostly
-    chance: one copier may lead there."""
-    run = FreeRun.start(store, HONEST, {10 + victim: copy_of(victim) for victim in HONEST})
-    for _ in range(16):
+    """Eight rounds in which every honest node has its copier, paid by power 1."""
+    return copied_for(store, 8, score_options={**SPEC["score_options"], "power": 1.0})
+
+
+def copied_for(store: EmbeddedStore, rounds: int, **changes: Any) -> FreeRun:
+    copiers = {10 + victim: copy_of(victim) for victim in HONEST}
+    run = FreeRun.start(store, HONEST, copiers, **changes)
+    for _ in range(rounds):
         run.round()
     return run
 
 
 def test_copiers_mu_stays_near_zero_while_the_honest_ones_grows(copied: FreeRun) -> None:
-    """After 16 rounds the largest mu without extra work is (1 - 0.95^16) / 2 = 0.28."""
+    """After 8 rounds the largest mu without extra work is (1 - 0.95^8) / 2 = 0.17."""
     mu = copied.mu()
     honest = statistics.mean(mu[node] for node in HONEST)
     copiers = statistics.mean(mu[10 + node] for node in HONEST)
@@ -268,6 +273,15 @@ def test_copiers_share_their_victims_skill_and_yet_earn_less(copied: FreeRun) ->
     skill, vector = copied.skill(), copied.vector()
     for node in HONEST:
         assert skill[node] == pytest.approx(skill[10 + node], abs=1e-5)
+    earned = sum(vector[node] for node in HONEST)
+    assert earned > 3 * sum(vector[10 + node] for node in HONEST)
+
+
+def test_copiers_earn_less_still_by_the_default_power_when_chance_is_over(
+    store: EmbeddedStore,
+) -> None:
+    """In the first eight rounds mu is mostly chance, and one copier may lead."""
+    vector = copied_for(store, 16).vector()
     earned = sum(vector[node] for node in HONEST)
     assert earned > 4 * sum(vector[10 + node] for node in HONEST)
 
