@@ -20,6 +20,8 @@
         Nobody is paid while it stands accused. The share of a node in a round in which a report on
         it is confirmed is set aside until the report ends: it becomes the node's, or is carried.
         What the node earns elsewhere meanwhile is held until its stake is unlocked.
+        Work that was handed out and does not count is paid to the treasury, where a job's results
+        say how much of it there was: nobody earns more by what others lose.
         A job may have its trainers' first pay retained: it answers for their work there. Whoever is
         found guilty in the job forfeits it to the treasury, and not to the sponsor, who would
         profit from a conviction. All others get it when the job has ended or they have left it.
@@ -440,9 +442,10 @@ def distribute(
             filled first, up to `retain_rounds` times the share; what is left is held if the node
             has a lock. TrainingResults only, with what `parts` says.
     @dev Node ids ascend strictly, also from batch to batch, so no node is paid twice. The share
-         of a node without payout address stays in the pool. Reverts: "pool: not results",
-         "pool: not distributing", "pool: closed", "pool: length mismatch", "pool: zero total",
-         "pool: node order", "pool: over-distributed".
+         of a node without payout address stays in the pool. Node 0 is nobody: the treasury gets its
+         share at once, since nothing is retained, held or set aside for it. Reverts:
+         "pool: not results", "pool: not distributing", "pool: closed", "pool: length mismatch",
+         "pool: zero total", "pool: node order", "pool: over-distributed".
     @param job_id The job.
     @param round_id The round.
     @param nodes The node ids of the batch.
@@ -468,15 +471,22 @@ def distribute(
     index: uint256 = 0
     for node_id: uint256 in nodes:
         contribution: uint256 = contributions[index]
-        assert node_id > last_node, "pool: node order"
+        assert (
+            node_id > last_node or node_id == 0 and index == 0 and pool.distributed == 0
+        ), "pool: node order"
         assert contribution <= remaining, "pool: over-distributed"
         last_node = node_id
         remaining = unsafe_sub(remaining, contribution)
+        if node_id == 0:
+            parameters: INodeRegistry.Parameters = staticcall INodeRegistry(registry).parameters()
+            payouts[0] = parameters.treasury
         payout: address = payouts[index]
         amount: uint256 = 0
         if payout != empty(address):
             amount = unsafe_div(pool.trainer_amount * contribution, pool.total_contribution)
-        if aside != 0 and amount != 0 and aside >> index & 1 != 0:
+        if node_id == 0:
+            pass
+        elif aside != 0 and amount != 0 and aside >> index & 1 != 0:
             kept += amount
             self._aside[job_id][round_id][node_id] = amount
             log IRewardPool.ShareSetAside(

@@ -315,10 +315,8 @@ def finalize(
     key: bytes32 = self._key(job_id, round_id)
     clock: uint256 = self._clocks[key]
     assert self._can_finalize(key, clock), "results: not finalizable"
-    contributions_hash: bytes32 = self._proposals[key].contributions_hash
-    assert (
-        self._contributions_hash(nodes, contributions) == contributions_hash
-    ), "results: wrong contributions"
+    contributions_hash: bytes32 = self._contributions_hash(nodes, contributions)
+    self._check_contributions(key, contributions_hash)
 
     # What a node that was found invalid would get is not spread over the others. Each is below
     # 2**128.
@@ -374,9 +372,7 @@ def settle(
     assert (
         round_clock._phase(clock) == FINALIZED and clock & round_clock.SETTLED == 0
     ), "results: nothing to settle"
-    assert (
-        self._contributions_hash(nodes, contributions) == self._proposals[key].contributions_hash
-    ), "results: wrong contributions"
+    self._check_contributions(key, self._contributions_hash(nodes, contributions))
     self._settle(job_id, round_id, clock, nodes, contributions)
 
 
@@ -405,14 +401,15 @@ def propose_result(
          "results: length mismatch", "results: nodes not ascending", "results: node not payable"
          (not revealed in this round), "results: bad amount". A node that was found invalid has its
          part in every result, so that its share is there if it is cleared; `_settle` pays it out or
-         not.
+         not. Node 0 is nobody: its contribution is that of work which was handed out and does not
+         count, and the treasury gets its share. So nobody's share grows by what others lose.
     @param job_id The job.
     @param round_id The round.
     @param node_id The proposing node.
     @param model Hash of the new model.
     @param update Digest of the canonical update.
     @param report Digest of the report.
-    @param nodes Contributing nodes, strictly ascending; may be empty.
+    @param nodes Contributing nodes, strictly ascending; may be empty. The first may be 0.
     @param contributions Their contributions, each < 2**128.
     """
     clock: uint256 = self._tick(job_id, round_id)
@@ -434,18 +431,19 @@ def propose_result(
         model != empty(bytes32) and update != empty(bytes32) and report != empty(bytes32)
     ), "results: empty artefact"
     assert len(nodes) == len(contributions), "results: length mismatch"
-    previous: uint256 = 0
+    least: uint256 = 0
     at: uint256 = max_value(uint256)
     accepted: uint256 = 0
     index: uint256 = 0
     for node: uint256 in nodes:
-        assert node > previous, "results: nodes not ascending"
+        assert node >= least, "results: nodes not ascending"
         if node >> 4 != at:
             at = node >> 4
             accepted = staticcall ITrainingRounds(rounds).revealed(job_id, round_id, at)
-        assert accepted >> (node & 15) & 1 != 0, "results: node not payable"
+        if node != 0:
+            assert accepted >> (node & 15) & 1 != 0, "results: node not payable"
         assert contributions[index] < MAX_AMOUNT, "results: bad amount"
-        previous = node
+        least = unsafe_add(node, 1)
         index = unsafe_add(index, 1)
     # At most 176 proposers can have an attempt each.
     clock = unsafe_add(clock & ~round_clock.CHALLENGED, 1 << round_clock.ATTEMPT)
@@ -1200,6 +1198,17 @@ def _check_reports(job_id: uint256, round_id: uint256) -> bytes32:
 
 
 # Internal: digests
+
+
+@internal
+@view
+def _check_contributions(key: bytes32, contributions_hash: bytes32):
+    """
+    @notice Lets only the contributions of the proposed result pass.
+    """
+    assert (
+        contributions_hash == self._proposals[key].contributions_hash
+    ), "results: wrong contributions"
 
 
 @internal

@@ -89,6 +89,35 @@ def test_distribute__unknown_node__its_share_goes_back(
     assert returned == 10 * ZOO - paid
 
 
+@pytest.mark.parametrize("aside", [0, 1])
+def test_distribute__nobody__is_the_treasury(
+    stage: PoolStage, pool: Any, sponsor: str, results: str, nodes: list[int], aside: int
+) -> None:
+    """Nothing is retained or set aside of what is nobody's, in a job that retains pay as well."""
+    job = stage.add_job(sponsor, 3)
+    stage.fund(job, 10 * ZOO, sponsor)
+    pool.reserve(job, 1, 10 * ZOO, sender=results)
+    pool.start_distribution(job, 1, [], 10, [], [], sender=results)
+    pool.distribute(job, 1, [0, nodes[0]], [4, 6], aside, sender=results)
+    treasury = stage.registry.parameters().treasury
+    kept, paid = logged(pool)
+    assert kept == event("PayRetained", job_id=job, round_id=1, node_id=nodes[0], amount=6 * ZOO)
+    assert (paid[1]["payouts"][0], paid[1]["amounts"]) == (treasury, [4 * ZOO, 0])
+    assert pool.pending(treasury) == pool.total_pending() == 4 * ZOO
+    assert (pool.retained(job, 0), pool.held(0), pool.set_aside(job, 1, 0)) == (0, 0, 0)
+    assert pool.close(job, 1, False, sender=results) == (10 * ZOO, 0)
+    pool.claim(sender=treasury)
+    assert stage.token.balanceOf(treasury) == 4 * ZOO
+
+
+def test_distribute__nobody_alone__is_followed_by_nodes(
+    pool: Any, job: int, distributing: int, results: str, nodes: list[int], payouts: list[str]
+) -> None:
+    pool.distribute(job, distributing, [0], [3], 0, sender=results)
+    pool.distribute(job, distributing, nodes[:1], [4], 0, sender=results)
+    assert pool.pending(payouts[0]) == ZOO + 9 * ZOO * 4 // 7
+
+
 def test_distribute__empty_batch__changes_nothing(
     pool: Any, job: int, distributing: int, results: str
 ) -> None:

@@ -82,7 +82,12 @@ REFUSED: list[tuple[Any, ...]] = [
     ("closed", distribute([1, 2, 3], [1, 1, 1]), *STARTED, CLOSED),
     # A node is paid once, also over several batches.
     *(("node order", distribute(nodes, [1, 1]), *STARTED) for nodes in ([1, 1], [2, 1], [3, 2])),
-    ("node order", distribute([0], [1]), *STARTED),
+    # Nobody, node 0, comes first or not at all, and once.
+    *(("node order", distribute(nodes, [1, 1]), *STARTED) for nodes in ([1, 0], [0, 0])),
+    *(
+        ("node order", distribute([0], [1]), *STARTED, distribute(nodes, [1] * len(nodes)))
+        for nodes in ([0], [1], [0, 1])
+    ),
     *(
         ("node order", distribute([again], [1]), *STARTED, distribute([1, 2], [1, 0]))
         for again in (1, 2)

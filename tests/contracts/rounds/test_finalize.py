@@ -68,6 +68,23 @@ def test_finalize__two_thirds_in_the_last_half(
     assert (job.rounds_done, job.model) == (1, MODEL)
 
 
+def test_finalize__what_is_nobodys__is_the_treasurys(stage: RoundStage, results: Any) -> None:
+    """The trainers get what they would get of a round in which all had been done, the sponsor
+    nothing back, and nothing is left for the next round."""
+    stage.to_aggregate()
+    stage.propose(1, None, [0, *stage.ids], [4, 1, 2, 3])
+    stage.attest(1)
+    results.finalize(1, 1, [0, *stage.ids], [4, 1, 2, 3])
+    pool = stage.system.pool
+    treasury = stage.system.registry.parameters().treasury
+    assert pool.pending(treasury) == TRAINERS * 4 // 10
+    shares = [TRAINERS * c // 10 for c in (1, 2, 3)]
+    assert [pool.pending(player.payout) for player in stage.trainers] == shares
+    assert pool.carried(1) == 0
+    (settled,) = [e for e in events_of(results) if e[0] == "RoundSettled"]
+    assert settled[1]["returned"] < 10
+
+
 def test_finalize__too_early__reverts(stage: RoundStage, rounds: Any, results: Any) -> None:
     for way in (stage.to_commit, stage.to_reveal, stage.to_aggregate, stage.to_disputed):
         with boa.env.anchor():

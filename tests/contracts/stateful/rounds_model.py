@@ -344,7 +344,7 @@ class Model:
             need(node not in r.barred, "results: barred")
         else:
             need(node == duty, "results: not on duty")
-        need(all(n in r.revealed for n in nodes), "results: node not payable")
+        need(all(n in r.revealed for n in nodes if n), "results: node not payable")
         r.proposer, r.nodes, r.shares, r.model = node, nodes, shares, model
         r.attesters, r.challenged = [], False
         r.attempt += 1

@@ -62,7 +62,7 @@ class PoolMachine(Machine):
         self.jobs: dict[int, ModelJob] = {}
         self.pools: dict[tuple[int, int], ModelPool] = {}
         self.donated = 0
-        self.forfeited = 0  # retained and carried pay that the treasury got
+        self.forfeited = 0  # what the treasury got: retained and carried pay, and nobody's
         self.locks: set[int] = set()  # nodes with a lock
         self.held: dict[int, int] = {}  # by node
         self.aside: dict[tuple[int, int, int], int] = {}  # by job, round and node
@@ -164,13 +164,21 @@ class PoolMachine(Machine):
             st.integers(0, 3) | st.integers(0, 10**18), min_size=N_NODES + 1, max_size=N_NODES + 1
         ),
         stranger=st.booleans(),
+        nobody=st.booleans(),
     )
-    def start(self, pick: int, bps: list[int], contributions: list[int], stranger: bool) -> None:
+    def start(
+        self,
+        pick: int,
+        bps: list[int],
+        contributions: list[int],
+        stranger: bool,
+        nobody: bool = False,
+    ) -> None:
         key, pool = self.pool_at(pick, RESERVED)
         ids = [*self.payout_of, UNKNOWN_NODE][: N_NODES + stranger]
         cut_nodes = [ids[(pick + i) % len(ids)] for i in range(len(bps))]
         cuts = [pool.amount * share // 10_000 for share in bps]
-        plan = list(zip(ids, contributions, strict=False))
+        plan = list(zip([0, *ids] if nobody else ids, contributions, strict=False))
         total = sum(contribution for _, contribution in plan)
         arguments = (*key, [], total, cut_nodes, cuts)
         reasons = {
@@ -220,6 +228,9 @@ class PoolMachine(Machine):
             assert 0 <= exact - credit < 1
             if node == UNKNOWN_NODE:
                 pool.unpayable += credit
+            elif node == 0:
+                pool.paid += credit
+                self.forfeited += credit
             else:
                 pool.paid += credit
                 if bits >> place & 1:
@@ -240,6 +251,9 @@ class PoolMachine(Machine):
         again = pool.last_node if pick % 2 else 1 + pick % pool.last_node
         with boa.reverts("pool: node order"):
             self.pool.distribute(*key, [again], [0], 0, sender=self.results)
+        if pool.distributed:
+            with boa.reverts("pool: node order"):
+                self.pool.distribute(*key, [0], [0], 0, sender=self.results)
 
     @precondition(lambda self: self.pools)
     @rule(pick=picks, excess=st.integers(1, 2**64))

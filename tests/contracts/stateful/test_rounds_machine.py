@@ -299,9 +299,13 @@ class RoundsMachine(Machine):
     @rule(
         who=st.one_of(st.none(), st.integers(0, 7)),
         every=st.booleans(),
-        shares=st.lists(st.integers(0, 2**128 - 1), min_size=3, max_size=3),
+        shares=st.lists(st.integers(0, 2**128 - 1), min_size=4, max_size=4),
+        nobody=st.booleans(),
     )
-    def propose(self, who: int | None, every: bool, shares: list[int]) -> None:
+    def propose(
+        self, who: int | None, every: bool, shares: list[int], nobody: bool = False
+    ) -> None:
+        """`nobody`: it gives a part to node 0, which is the treasury's."""
         r, round_id = self.model.last, self.newest
         duty = self.results.aggregator_on_duty(1, round_id)
         player = next(
@@ -309,6 +313,7 @@ class RoundsMachine(Machine):
             self.players[who] if who is not None else self._not_barred(r),
         )
         ids = self.stage.ids if every else [i for i in self.stage.ids if r.payable(i)]
+        ids = [0, *ids] if nobody else ids
         model = keccak(text=f"model {round_id} {shares}")
         self.step(
             lambda m: m.propose(player.node_id, duty, ids, shares[: len(ids)], model),
@@ -604,6 +609,8 @@ class RoundsMachine(Machine):
             assert self.s.pool.pending(player.payout) == m.pending.get(player.node_id, 0)
             assert self.s.pool.held(player.node_id) == m.held.get(player.node_id, 0)
             assert self.bonded(player) == self.stakes[player.node_id]
+        treasury = self.s.registry.parameters().treasury
+        assert self.s.pool.pending(treasury) == m.pending.get(0, 0)
         for (round_id, node), amount in m.aside.items():
             assert self.s.pool.set_aside(1, round_id, node) == amount
         assert self.s.pool.total_held() == sum(m.held.values()) + sum(m.aside.values())
