@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agents.protocol.numbers import UNCLAIMED
 from scripts._shared.operator import (
     deployment_option,
     explained,
@@ -87,12 +88,14 @@ def lines_of(found: Explained, whom: tuple[Explanation, ...], job_id: int) -> It
 
 def _node(each: Explanation) -> Iterator[str]:
     due = sum(payment.due for payment in each.payments)
-    yield f"Node {each.node}: {zoo(due)}{f'. {each.why}' if each.why else ''}"
+    who = "Counts for nobody" if each.node == UNCLAIMED else f"Node {each.node}"
+    yield f"{who}: {zoo(due)}{f'. {each.why}' if each.why else ''}"
     for deed in each.deeds:
         named = "" if deed.digest is None else f" {_cid(deed.digest)}"
         yield f"  it {deed.sentence}{named}{_proof(deed.tx)}"
     for payment in each.payments:
-        yield f"  as {'an' if payment.role[0] in 'aeiou' else 'a'} {payment.role}"
+        if each.node != UNCLAIMED:
+            yield f"  as {'an' if payment.role[0] in 'aeiou' else 'a'} {payment.role}"
         for step in payment.steps:
             formula = step.formula
             for term in sorted(step.terms, key=lambda term: -len(term.name)):

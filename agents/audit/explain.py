@@ -21,7 +21,7 @@ from agents.audit.chain.votes import Tally, check_votes
 from agents.audit.sources.findings import Difference, Part
 from agents.audit.sources.record import Record, place
 from agents.protocol.formulas import Split, shared_cuts
-from agents.protocol.numbers import BPS, NOBODY, Phase, Violation
+from agents.protocol.numbers import BPS, NOBODY, UNCLAIMED, Phase, Violation
 from agents.runtime.contracts import Event
 from agents.runtime.errors import ConfigError
 
@@ -231,7 +231,8 @@ class Explainer:
             if due := found.split.shares.get(node, 0):
                 outcomes = self._of_share(found, node, due, kept)
                 steps = self._training(found, node)
-                payments.append(Payment("trainer", due, tuple(steps), tuple(outcomes)))
+                role = "nobody" if node == UNCLAIMED else "trainer"
+                payments.append(Payment(role, due, tuple(steps), tuple(outcomes)))
         return Explanation(
             found.part.round_id, node, deeds, tuple(payments), self._why(found, node, payments)
         )

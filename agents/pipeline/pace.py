@@ -33,7 +33,7 @@ from fractions import Fraction
 
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.miner_log import Kind, MinerLog
-from agents.pipeline.passes import entered
+from agents.pipeline.passes import entered, logged
 
 FULL = 1_000_000
 """The weight of a miner that is as fast as its stage's median and fails nobody."""
@@ -67,8 +67,7 @@ class Showed:
     @classmethod
     def of(cls, log: MinerLog, busy_ms: int | None) -> Showed:
         """What a log shows; `busy_ms`: of the proof beside it."""
-        forwards = {event.number for event in log.events if event.kind is Kind.FORWARD}
-        return cls(forwards, entered(log), busy_ms)
+        return cls(logged(log, Kind.FORWARD), entered(log), busy_ms)
 
     @property
     def pace(self) -> Fraction | None:

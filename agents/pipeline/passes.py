@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose backward passes count in an epoch, from the miners' logs.
 
-Rule: a sample counts if it went the way that the seed drew among the miners who were there: at each
-stage, the first of its candidates that has a log with a step must have a BACKWARD of it that
-entered a STEP. Then the pass of each of these miners counts. A sample that went another way counts
-for nobody.
+Rule: at each stage the first of a sample's candidates that has a log with a step is to do the
+sample. Its pass counts if a BACKWARD of the sample entered a STEP of its log, and the sample's way
+did not break beside it. The way breaks before a miner that has no FORWARD of the sample, and behind
+one that has it and no BACKWARD. One of the two beside the break did not hand the sample over, or
+the other did not take it, and nobody else knows which. So neither's pass counts, and those of all
+others do. For example, the second of four stages refuses a sample that another miner then does:
+the first and the second are not paid for it, the third and the fourth are.
 
 So who repeats what another did earns nothing by it, and who passes by a miner that is there loses
 its own pass of the sample with the miner's. A miner that died in the epoch shows no log. What
 others did in its place counts. One that was passed by while it was away and came back is there.
 
-Limits: the pot of a round is fixed, so voiding samples shifts shares. Miners together that hold
-more than one of every `stages` seats gain by dropping the samples of which they have few passes.
-With ten of 25 seats at five stages they have 53 % of the pot instead of 40 %, and 60 % of the
-samples count for nobody. A stage of which nobody shows a log voids the whole epoch.
+What was handed out and counts for nobody is nobody's (`unclaimed.py`), so no share grows by it. A
+stage of which nobody shows a log voids the whole epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.miner_log import Kind, MinerLog
@@ -35,18 +36,26 @@ def counted(epoch: Epoch, logs: Mapping[int, MinerLog | None]) -> dict[int, tupl
     Raises:
         ValueError: a log of another miner, stage or epoch than it is given for.
     """
-    done: dict[int, set[int]] = {}
+    there: dict[int, MinerLog] = {}
     for miner, log in logs.items():
         if log is not None and log.steps:
             _check(epoch, miner, log)
-            done[miner] = entered(log)
+            there[miner] = log
+    forward = {miner: logged(log, Kind.FORWARD) for miner, log in there.items()}
+    backward = {miner: logged(log, Kind.BACKWARD) for miner, log in there.items()}
+    done = {miner: entered(log) for miner, log in there.items()}
     found: dict[int, list[int]] = {miner: [] for miner in sorted(logs)}
     for sample in epoch.samples:
-        way = _way(epoch, sample, done.keys())
-        if way and all(sample in done[miner] for miner in way):
-            for miner in way:
+        way = _way(epoch, sample, there)
+        for miner in unbroken(sample, way, forward, backward):
+            if sample in done[miner]:
                 found[miner].append(sample)
     return {miner: tuple(samples) for miner, samples in found.items()}
+
+
+def logged(log: MinerLog, kind: Kind) -> set[int]:
+    """The samples that a log has a FORWARD, or a BACKWARD, of."""
+    return {event.number for event in log.events if event.kind is kind}
 
 
 def entered(log: MinerLog) -> set[int]:
@@ -64,6 +73,23 @@ def _way(epoch: Epoch, sample: int, there: Collection[int]) -> tuple[int, ...]:
             return ()
         way.append(here)
     return tuple(way)
+
+
+def unbroken(
+    sample: int,
+    way: Sequence[int],
+    forward: Mapping[int, Collection[int]],
+    backward: Mapping[int, Collection[int]],
+) -> list[int]:
+    """The miners of a sample's way beside whom it did not break. `forward`, `backward`: by miner,
+    the samples that its log has one of."""
+    beside = set[int]()
+    for stage, miner in enumerate(way):
+        if sample not in forward[miner]:
+            beside |= {stage - 1, stage}
+        elif sample not in backward[miner]:
+            beside |= {stage, stage + 1}
+    return [miner for stage, miner in enumerate(way) if stage not in beside]
 
 
 def _check(epoch: Epoch, miner: int, log: MinerLog) -> None:

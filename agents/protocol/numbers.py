@@ -15,6 +15,10 @@ ZERO_DIGEST = bytes(32)
 NOBODY = "0x" + "00" * 20
 """The zero address."""
 
+UNCLAIMED = 0
+"""The node that nobody is. A result gives it what was handed out and counts for nobody; the
+treasury is paid its share."""
+
 ZOO = 10**18
 """Units of one ZOO."""
 

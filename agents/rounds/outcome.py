@@ -33,6 +33,7 @@ from agents.mechanisms.score import Evidence, SelectingScore
 from agents.pipeline.credit import PPM
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.pace import Showed, weights_after
+from agents.pipeline.unclaimed import with_unclaimed
 from agents.protocol.structs import Proposal
 from agents.rounds.mined import Mined
 from agents.rounds.named import Named
@@ -56,7 +57,8 @@ WORST_LOSS = 1e9  # nats per token; stands for every loss beyond it, infinity an
 
 @dataclass(frozen=True)
 class Outcome:
-    """A round's result. `nodes` and `contributions` are those that share the pool.
+    """A round's result. `nodes` and `contributions` are those that share the pool, node 0 among
+    them for what is nobody's (`agents.pipeline.unclaimed`).
 
     `parts`: files that update, checkpoint and report name, where the model is split. `rests_on`:
     digests of what nodes published beside their payloads and is read to tell whose work counts:
@@ -356,15 +358,17 @@ def finish(
         shards=None if record is None else cid_of_bytes(record),
         weights=_weights(job, plan, submissions),
     )
-    paid = [(line.node, line.contribution) for line in report.nodes if line.contribution]
+    paid = {line.node: line.contribution for line in report.nodes if line.contribution}
+    if job.slices is not None:
+        paid = with_unclaimed(paid, plan.handed_out)
     return Outcome(
         state=merging.after,
         merged=merging.merged,
         update=update.main,
         checkpoint=None if checkpoint is None else checkpoint.main,
         report=report,
-        nodes=tuple(node for node, _ in paid),
-        contributions=tuple(share for _, share in paid),
+        nodes=tuple(paid),
+        contributions=tuple(paid.values()),
         doubt=merging.doubt,
         parts=(
             *update.parts,

@@ -50,6 +50,15 @@ class Plan:
     seats: Mapping[int, int] = field(default_factory=dict)
     weights: Mapping[int, int] = field(default_factory=dict)
 
+    @property
+    def handed_out(self) -> int:
+        """Passes of all stages that this round and those that are still paid handed out. A round in
+        which none counted is not paid any more."""
+        if self.epoch is None:
+            return 0
+        rounds = 1 + sum(any(old.values()) for old in self.earlier)
+        return rounds * len(self.epoch.samples) * len(self.epoch.stages)
+
     def codec_seed(self, codec: Codec, node: int) -> bytes:
         """The public randomness of a node's payload: the round's, or the node's own in the round.
 

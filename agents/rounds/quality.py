@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who of a split model's miners harms, by the losses that the last stage published (CLASP).
 
-Rule: the samples are those that count, so each has a way that the seed drew, and the miner of the
-last stage on it has stated its loss. A miner of whose samples none counts is not judged. The losses
-are taken as stated: whether they are true is for re-execution to tell, which comes later. All are
-whole numbers, so everybody who has the miners' logs and proofs judges alike.
+Rule: the samples are those that count at every stage, so each has a way that the seed drew, and the
+miner of the last stage on it has stated its loss. A miner of whose samples none does is not judged.
+The losses are taken as stated: whether they are true is for re-execution to tell, which comes
+later. All are whole numbers, so everybody who has the miners' logs and proofs judges alike.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def outliers(job: JobContext, epoch: Epoch, miners: Sequence[Mined]) -> dict[int
 def path_losses(
     epoch: Epoch, miners: Sequence[Mined], samples: Mapping[int, Sequence[int]]
 ) -> list[PathLoss]:
-    """Each sample that counts, ascending, with its way and its stated loss."""
+    """Each sample that counts at every stage, ascending, with its way and its stated loss."""
     losses = {
         miner.reveal.node: dict(miner.proof.losses)
         for miner in miners
@@ -73,6 +73,8 @@ def path_losses(
             ways.setdefault(sample, {})[miner.stage] = miner.reveal.node
     log = []
     for sample, way in sorted(ways.items()):
+        if len(way) <= epoch.last:
+            continue
         path = tuple(way[stage] for stage in range(epoch.last + 1))
         log.append(PathLoss(sample, path, losses[path[-1]][sample]))
     return log

@@ -25,7 +25,7 @@ from agents.pipeline.letters import domain, signed_by
 from agents.pipeline.shards import Statement
 from agents.protocol.draw_chance import Exposure, exposures, lasting_loss
 from agents.protocol.network import Network
-from agents.protocol.numbers import Phase
+from agents.protocol.numbers import UNCLAIMED, Phase
 from agents.protocol.scores import Consensus
 from agents.protocol.structs import Reveal
 from agents.protocol.view import View
@@ -153,7 +153,7 @@ class RoundReader:
         table = self.network.penalties_at(opened)
         stakes = self.network.stakes_at(outcome.nodes, opened)
         retained = self.network.retained_at(opened)
-        return exposures(
+        found = exposures(
             self.network.pool_amount(view.job_id, view.round_id),
             view.job.terms.aggregator_bps,
             outcome.nodes,
@@ -163,6 +163,8 @@ class RoundReader:
                 for node, stake in stakes.items()
             },
         )
+        found.pop(UNCLAIMED, None)  # it shares the pay, and nobody can be drawn for it
+        return found
 
     def inputs_at(
         self,

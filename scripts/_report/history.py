@@ -11,7 +11,7 @@ from typing import Any
 
 from agents.gauntlet.record import MAX_RECORD_BYTES, RecordError, ScoreRecord
 from agents.protocol.network import Network
-from agents.protocol.numbers import BPS, SCALE, Phase, Violation
+from agents.protocol.numbers import BPS, SCALE, UNCLAIMED, Phase, Violation
 from agents.rounds.report import MAX_REPORT_BYTES, ReportError, RoundReport
 from agents.runtime.contracts import Event, EventType
 from agents.storage.canonical import loads
@@ -335,7 +335,10 @@ class History(Story):
 
     def _on_RewardsDistributed(self, args: dict[str, Any], time: int) -> None:
         for node_id, amount in zip(args["nodes"], args["amounts"], strict=True):
-            self._pay(node_id, args["round_id"], amount, time)
+            if node_id == UNCLAIMED:
+                self.unclaimed += amount
+            else:
+                self._pay(node_id, args["round_id"], amount, time)
 
     def _on_CutCredited(self, args: dict[str, Any], time: int) -> None:
         self._credit(args["node_id"], args["amount"], time, args["round_id"], "cut")

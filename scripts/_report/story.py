@@ -159,6 +159,7 @@ class Story:
     claimed: dict[str, int] = field(default_factory=dict)
     funded: int = 0
     refunded: int = 0
+    unclaimed: int = 0
     job_ended: bool = False
     now: int = 0
 

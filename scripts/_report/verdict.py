@@ -118,7 +118,7 @@ def check_cheats(
 def check_books(network: Network, history: Story, holders: list[str]) -> list[Check]:
     """Every token is where the contracts say; what was funded was paid or is still in escrow."""
     books = read_books(network)
-    earned = sum(node.earned for node in history.nodes.values())
+    earned = sum(node.earned for node in history.nodes.values()) + history.unclaimed
     paid_out = sum(history.claimed.values())
     kept = books.total + paid_out + history.refunded
     return [

@@ -34,9 +34,10 @@ from agents.pipeline.passes import counted
 from agents.pipeline.routes import route
 from agents.pipeline.shards import Statement, flat, merge_shards
 from agents.pipeline.stage import Passed, Step
+from agents.pipeline.unclaimed import with_unclaimed
 from agents.pipeline.work import StageWork, digest
 from agents.protocol.draw import draw
-from agents.protocol.numbers import Violation
+from agents.protocol.numbers import UNCLAIMED, Violation
 from agents.protocol.slashing import DEFAULTS, slash_amount
 from agents.rounds.mined import Mined
 from agents.rounds.outcome import Outcome, compute
@@ -73,7 +74,7 @@ def won(attack: str, profit: float) -> float:
 
 
 def pay(worth: dict[int, int], friends: Collection[int]) -> float:
-    """What the attacker's miners are paid of the pot."""
+    """What the attacker's miners are paid of the pot. `worth`: of all, nobody's as well."""
     paid = payouts(int(POT) * PPM, worth)
     return sum(paid[miner] for miner in friends if miner in paid) / PPM
 
@@ -157,22 +158,30 @@ def framing(mined: MinedRound, liars: Collection[int], victims: Collection[int])
 
 
 def paid_in_round(
-    mined: MinedRound, found: list[Mined], friends: Collection[int], convicted: Collection[int] = ()
+    mined: MinedRound,
+    found: list[Mined],
+    friends: Collection[int],
+    convicted: Collection[int] = (),
+    fixed: bool = False,
 ) -> float:
-    """What a convicted miner would have got goes back to the job, to nobody else."""
-    left = {*friends} - {*convicted}
-    return pay(mined.compute(found).paid(), left) - SLASH * len(convicted)
+    """What a convicted miner would have got goes back to the job, to nobody else. `fixed`: the
+    miners share all of the pot, so what is cut of one is the others'."""
+    left, paid = {*friends} - {*convicted}, mined.compute(found).paid()
+    if fixed:
+        paid.pop(UNCLAIMED, None)
+    return pay(paid, left) - SLASH * len(convicted)
 
 
 @pytest.mark.parametrize(
-    ("by_reporter", "count", "gain", "audited"),
+    ("by_reporter", "count", "shared", "audited"),
     [(False, 1, 19.2, True), (True, 1, 0, False), (True, 2, 59.5, True)],
 )
 def test_lying_loss_in_a_round__what_cuts_an_honest_pay_has_its_author_checked(
-    mined: MinedRound, by_reporter: bool, count: int, gain: float, audited: bool
+    mined: MinedRound, by_reporter: bool, count: int, shared: float, audited: bool
 ) -> None:
-    """Liars have a friend in each stage and no luck is needed: nobody is drawn. Control: with true
-    losses the friends are paid by their passes, and nobody is checked."""
+    """Liars have a friend in each stage and no luck is needed: nobody is drawn. What they have cut
+    is nobody's; `shared`: what they would win were it the others'. Control: with true losses the
+    friends are paid by their passes, and nobody is checked."""
     spec = mined.job.spec.model_copy(update={"score_options": {"by_reporter": by_reporter}})
     mined = replace(mined, job=JobContext(spec, mined.store))
     assert mined.plan.epoch is not None
@@ -187,8 +196,9 @@ def test_lying_loss_in_a_round__what_cuts_an_honest_pay_has_its_author_checked(
 
     lying = framing(mined, liars, (*stages[0][1:], stages[1][1]))
     name = f"{count} of 3 reporters lie, {'median of reporters' if by_reporter else 'plain means'}"
-    before = paid_in_round(mined, lying, friends) - fair
-    assert won(name, before) == pytest.approx(gain, abs=0.1)
+    free = paid_in_round(mined, lying, friends, fixed=True) - fair
+    assert won(f"{name}, the pot is shared", free) == pytest.approx(shared, abs=0.1)
+    assert won(name, paid_in_round(mined, lying, friends) - fair) == 0
     inputs = mined.inputs(lying)
     checked = suspects(inputs, mined.store)
     assert bool({*checked} & {*liars}) == audited
@@ -272,9 +282,12 @@ def drawn(sample: int, way: tuple[int, ...]) -> Collection[int]:
 
 
 @cache
-def each_paid(does: Does, rule: bool = True, late: int | None = None) -> dict[int, float]:
+def each_paid(
+    does: Does, rule: bool = True, late: int | None = None, fixed: bool = False
+) -> dict[int, float]:
     """Pay by miner. `rule`: that of `passes.py`; else each log's own count is paid. `late`: a miner
-    whose payload and log are left out."""
+    whose payload and log are left out. `fixed`: without `unclaimed.py`, so those whose passes count
+    share all of the pot."""
     done: dict[int, set[int]] = {m: set() for m in MINERS}
     for sample, asked in enumerate(ASKED):
         for miner in does(sample, tuple(order[0] for order in asked)):
@@ -284,12 +297,17 @@ def each_paid(does: Does, rule: bool = True, late: int | None = None) -> dict[in
     logs = {miner: log_of(miner, samples) if samples else None for miner, samples in done.items()}
     found = counted(EPOCH, logs)
     worth = {m: len(found[m]) if rule else log.backward_passes for m, log in logs.items() if log}
-    paid = payouts(int(POT) * PPM, {miner: PPM * number for miner, number in worth.items()})
-    return {miner: paid.get(miner, 0) / PPM for miner in MINERS}
+    parts = {miner + 1: PPM * number for miner, number in worth.items()}  # the chain counts from 1
+    if rule and not fixed:
+        parts = with_unclaimed(parts, len(EPOCH.samples) * len(STAGES))
+    paid = payouts(int(POT) * PPM, parts)
+    return {miner: paid.get(miner + 1, 0) / PPM for miner in MINERS}
 
 
-def paid_by_logs(does: Does, friends: Collection[int] = CLIQUE, rule: bool = True) -> float:
-    return sum(each_paid(does, rule)[miner] for miner in friends)
+def paid_by_logs(
+    does: Does, friends: Collection[int] = CLIQUE, rule: bool = True, fixed: bool = False
+) -> float:
+    return sum(each_paid(does, rule, fixed=fixed)[miner] for miner in friends)
 
 
 def repeat(sample: int, way: tuple[int, ...]) -> Collection[int]:
@@ -319,7 +337,7 @@ def test_clique_passes_by_miners_that_are_there__and_loses_these_samples() -> No
     assert (
         won("clique diverts, each log's own count", paid_by_logs(divert, rule=False) - honest) > 250
     )
-    assert -120 < won("clique diverts, by the rule", paid_by_logs(divert) - honest) < -60
+    assert -240 < won("clique diverts, by the rule", paid_by_logs(divert) - honest) < -150
 
 
 # -- who drops samples on purpose -----------------------------------------------------------------
@@ -337,7 +355,8 @@ def dropping(friends: Collection[int], most: int) -> Does:
 @pytest.mark.parametrize(
     ("staff", "least", "most"),
     [
-        # One in five seats is where it begins to pay: a friend's share of its own way.
+        # Were the pot shared, it would begin to pay at one in five seats: a friend's share of its
+        # own way.
         ((1, 0, 0, 0, 0), -45, -30),
         ((1, 1, 1, 0, 0), -80, -40),
         ((2, 2, 0, 0, 0), -100, -20),
@@ -345,24 +364,30 @@ def dropping(friends: Collection[int], most: int) -> Does:
         ((2, 2, 2, 2, 2), 100, 160),
     ],
 )
-def test_clique_drops_samples_of_which_it_has_few__below_one_seat_in_five_it_loses(
+def test_clique_drops_samples_of_which_it_has_few__it_loses_their_passes(
     staff: tuple[int, ...], least: float, most: float
 ) -> None:
-    """The limit: the pot is fixed, so above one seat in `stages` there is something to win. Profit
-    is that of the best threshold."""
+    """Nobody else does a sample that it drops. Profit is that of the best threshold. Control: what
+    it would be were the pot shared by what counts, `least` to `most`."""
     friends = [miner for stage, held in zip(STAGES, staff, strict=True) for miner in stage[:held]]
-    honest = paid_by_logs(drawn, friends)
-    best = max(paid_by_logs(dropping(friends, few), friends) for few in range(1, 5))
     share = f"{len(friends)} of {len(MINERS)} seats"
-    assert least < won(f"clique drops samples, {share}", best - honest) < most
+
+    def best(fixed: bool) -> float:
+        dropped = (dropping(friends, few) for few in range(1, 5))
+        found = max(paid_by_logs(does, friends, fixed=fixed) for does in dropped)
+        return found - paid_by_logs(drawn, friends, fixed=fixed)
+
+    assert least < won(f"clique drops samples, {share}, the pot is shared", best(True)) < most
+    assert won(f"clique drops samples, {share}", best(False)) < -30
 
 
 GRIEFER = STAGES[2][0]
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.5])
-def test_griefer_refuses_letters__it_loses_and_nobody_else_does(kept: float) -> None:
-    """It does one sample, so that it is there, and the share `kept` of its others."""
+def test_griefer_refuses_letters__it_loses_as_much_as_all_others_together(kept: float) -> None:
+    """It does one sample, so that it is there, and the share `kept` of its others. They are done by
+    another. Who sent them to it loses them with it."""
     own = [s for s in EPOCH.samples if ASKED[s][2][0] == GRIEFER]
     taken = {*own[: max(1, round(kept * len(own)))]}
 
@@ -376,8 +401,9 @@ def test_griefer_refuses_letters__it_loses_and_nobody_else_does(kept: float) -> 
     assert won(f"griefer keeps {len(taken)} of {len(own)} samples", lost) < -0.4 * PAY
     beside = change.values()
     print(f"    the others: {min(beside):+.1f} to {max(beside):+.1f} ZOO")
-    assert sum(beside) == pytest.approx(-lost, abs=0.01)
+    assert sum(beside) == pytest.approx(lost, abs=0.01)
     assert min(beside) > lost / 4
+    assert {miner for miner, one in change.items() if one} == {*STAGES[1]}
 
 
 # -- who takes the places of samples that it never had --------------------------------------------
@@ -402,19 +428,23 @@ def squat_without_trails(sample: int, way: tuple[int, ...]) -> Collection[int]:
 
 
 def test_squatter_takes_the_places_of_samples__their_trail_does_not_lead_to_it() -> None:
+    """It loses with its friend, and without trails it would take far more from the others with it.
+    Control: were the pot shared, a smaller part of what it takes would be its own loss."""
     pair = (SQUATTER, FRIEND)
-    honest = paid_by_logs(drawn, pair)
-    free = won(
-        "squatter, letters without trails", paid_by_logs(squat_without_trails, pair) - honest
-    )
-    assert 100 < free < 140
-    # A log convicts it, by one letter: with it neither logged nor true, and without it signed.
-    assert won("the same with a log", free - SLASH) < -60
-    assert -50 < won("squatter, with trails", paid_by_logs(squat, pair) - honest) < -20
+    honest, cost = each_paid(drawn), dict[Does, float]()
+    for name, does in (("without trails", squat_without_trails), ("with trails", squat)):
+        shared = paid_by_logs(does, pair, fixed=True) - paid_by_logs(drawn, pair)
+        won(f"squatter, letters {name}, the pot is shared", shared)
+        found = each_paid(does)
+        profit = sum(found[miner] - honest[miner] for miner in pair)
+        assert won(f"squatter, letters {name}", profit) < -20
+        cost[does] = sum(honest[m] - found[m] for m in MINERS if m not in pair)
+        print(f"    the others: {-cost[does]:+.1f} ZOO")
+    assert cost[squat_without_trails] > 5 * cost[squat]
 
 
 @pytest.mark.parametrize("friends", range(1, 5))
-def test_squatter_with_more_friends__wins_nothing_below_one_seat_in_five(friends: int) -> None:
+def test_squatter_with_more_friends__wins_nothing(friends: int) -> None:
     """What it was handed itself it can still spoil: it gives up its own pay for its friends'."""
     clique = (SQUATTER, *(STAGES[stage][0] for stage in (4, 3, 2, 0)[:friends]))
 
@@ -755,7 +785,8 @@ def test_replayed_or_foreign_activation_is_shown__nobody_signed_it_for_this_pass
 
 
 def test_miner_times_out_on_purpose__its_samples_go_to_others_and_it_is_paid_nothing() -> None:
-    """It takes letters and never answers, and saves its work. Control: all others gain by it."""
+    """It takes letters and never answers, and saves its work. It has no log, so what others do in
+    its place counts. Control: all others gain by it."""
 
     def does(sample: int, way: tuple[int, ...]) -> Collection[int]:
         return [ASKED[sample][2][1] if m == GRIEFER else m for m in way]
@@ -788,19 +819,46 @@ def test_orchestrator_favours_or_starves__a_way_is_the_seeds_so_its_miners_lose(
 
 
 @pytest.mark.parametrize("friends", [1, 4])
-def test_proposer_leaves_a_rival_out_as_late__its_stage_shares_the_pay_and_that_is_not_defended(
+def test_proposer_leaves_a_rival_out_as_late__what_it_would_have_had_is_nobodys(
     friends: int,
 ) -> None:
-    """Nobody can prove when a payload could be had. The rival's samples count for nobody, so the
-    other stages are paid as before, and its own shares what it would have had."""
+    """Nobody can prove when a payload could be had. Control: were the pot shared, the rival's stage
+    would gain by it."""
     rival, *mates = STAGES[2]
-    honest, found = each_paid(drawn), each_paid(drawn, late=rival)
-    profit = sum(found[mate] - honest[mate] for mate in mates[:friends])
     name = f"a proposer leaves a rival out, for {friends} of its stage"
-    assert won(name, profit) == pytest.approx(friends * PAY / len(mates), rel=0.25)
-    assert found[rival] == 0
-    others = [miner for miner in MINERS if miner not in STAGES[2]]
-    assert sum(found[m] - honest[m] for m in others) == pytest.approx(0, abs=3)
+    for fixed in (True, False):
+        honest, found = each_paid(drawn, fixed=fixed), each_paid(drawn, late=rival, fixed=fixed)
+        profit = sum(found[mate] - honest[mate] for mate in mates[:friends])
+        assert found[rival] == 0
+        if fixed:
+            assert 3 * friends < won(f"{name}, the pot is shared", profit) < 5 * friends
+        else:
+            assert won(name, profit) == 0
+            # It costs those that had sent the rival its samples as much as the rival, together.
+            beside = sum(found[miner] - honest[miner] for miner in STAGES[1])
+            assert beside == pytest.approx(-honest[rival], abs=0.01)
+
+
+def test_proposer_leaves_a_rival_out_whose_samples_friends_did__they_are_paid_for_this_work() -> (
+    None
+):
+    """Two senders of five hand the rival's samples to the next of its stage, a friend among them,
+    and the proposer leaves the rival out. Then theirs is the drawn way. What the friend is paid
+    more is the pay of what it did, which costs it half. Verifiers who had the payload in time
+    don't attest, so the proposer may lose its cut."""
+    rival, *mates = STAGES[2]
+    friends = (*STAGES[1][:2], mates[0])
+
+    def does(sample: int, way: tuple[int, ...]) -> Collection[int]:
+        if way[2] != rival or way[1] not in friends:
+            return way
+        return [*way[:2], ASKED[sample][2][1], *way[3:]]
+
+    honest, found = each_paid(drawn), each_paid(does, late=rival)
+    more = sum(found[miner] - honest[miner] for miner in friends)
+    done = found[mates[0]] - honest[mates[0]]
+    assert sum(found[m] - honest[m] for m in STAGES[1][:2]) == 0 and 0 < done < 0.2 * PAY
+    assert won("the same, and senders had a friend do its samples", more - done * COST / PAY) < 4
 
 
 # -- the log, rewritten once the audit's seed is known --------------------------------------------

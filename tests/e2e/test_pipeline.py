@@ -206,6 +206,36 @@ def test_those_at_work_are_killed_in_every_phase(pipeline: LocalNetwork) -> None
     pipeline.assert_whole(job)
 
 
+def test_what_counts_for_nobody_is_the_treasurys(pipeline: LocalNetwork) -> None:
+    """Five miners at two stages, and `multi_krum` merges three and not two. So the passes of one
+    stage of two count for nobody. Those of the other stage are paid what they would be paid if all
+    did, in each of the two rounds in which a pass is paid."""
+    alone = {name: SPEC["pipeline"][name] for name in ("layers", "boundary_options", "local_batch")}
+    spec = {**SPEC, "merge": "multi_krum", "pipeline": alone}
+    pool = pipeline.net.contract("RewardPool")
+    treasury = pipeline.net.contract("NodeRegistry").functions.parameters().call()[-1]
+    before = int(pool.functions.pending(treasury).call())
+    job = pipeline.job(rounds=2, **spec)
+    history = pipeline.finish(job)
+    due = 0
+    for number, story in history.rounds.items():
+        assert story.report is not None
+        paid = sum(line.contribution for line in story.report.nodes)
+        handed_out = number * STAGES * SAMPLES * PPM
+        assert 0 < paid <= handed_out // STAGES, "only one stage can be paid"
+        fields = [
+            part["name"]
+            for part in pool.get_function_by_name("pool").abi["outputs"][0]["components"]
+        ]
+        found = dict(zip(fields, pool.functions.pool(job, number).call(), strict=True))
+        assert found["total_contribution"] == handed_out
+        due += found["trainer_amount"] * (handed_out - paid) // handed_out
+    assert history.unclaimed == due >= history.funded // 3
+    assert int(pool.functions.pending(treasury).call()) - before == due
+    assert [check.sentence for check in pipeline.books(job) if not check.holds] == []
+    assert_replays(pipeline, job)
+
+
 def test_valid_shards_are_the_formulas_where_owners_are_killed_for_good(
     pipeline: LocalNetwork,
 ) -> None:

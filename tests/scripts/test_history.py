@@ -128,6 +128,13 @@ def test_long_words_are_cut(chain: Chain) -> None:
     assert len(accusation.voices[0].reason) == 400
 
 
+def test_what_counts_for_nobody__is_no_nodes(chain: Chain) -> None:
+    chain.tell("RewardsDistributed", round_id=2, nodes=[0, 3], payouts=["", ""], amounts=[4, 6])
+    history = chain.history
+    assert (history.unclaimed, history.rounds[2].paid) == (4, {3: 6})
+    assert [(credit.node_id, credit.amount) for credit in history.credits] == [(3, 6)]
+
+
 def test_a_share__of_the_guilty_is_lost_and_of_others_paid(chain: Chain) -> None:
     chain.tell("ShareSettled", round_id=2, node_id=3, guilty=True, amount=7)
     chain.tell("ShareSettled", round_id=2, node_id=3, guilty=False, amount=9)

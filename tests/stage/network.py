@@ -324,10 +324,12 @@ class LocalNetwork:
     def books(self, job: int) -> list[Check]:
         """The verdict on every token of the network and on the job's ledger."""
         total = self.history(self.jobs[0])
-        funded, earned = total.funded, {n: s.earned for n, s in total.nodes.items()}
+        funded, unclaimed = total.funded, total.unclaimed
+        earned = {n: s.earned for n, s in total.nodes.items()}
         try:
             for other in map(self.history, self.jobs[1:]):
                 total.funded += other.funded
+                total.unclaimed += other.unclaimed
                 for node, story in other.nodes.items():
                     total.nodes[node].earned += story.earned
             seats = self.net.seats.values()
@@ -336,7 +338,7 @@ class LocalNetwork:
             holders = [str(wallet.address) for wallet in wallets]
             found = check_books(self.network, total, holders)
         finally:
-            total.funded = funded
+            total.funded, total.unclaimed = funded, unclaimed
             for node, amount in earned.items():
                 total.nodes[node].earned = amount
         models = Models(self.network, self.store)

@@ -25,7 +25,7 @@ from agents.audit.chain.votes import Tally
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
 from agents.protocol import formulas
-from agents.protocol.numbers import NOBODY, Phase
+from agents.protocol.numbers import NOBODY, UNCLAIMED, Phase
 from agents.protocol.slashing import NO_ROW
 from agents.runtime.contracts import Event
 
@@ -121,7 +121,7 @@ def check_payouts(
             if due and node in invalid:
                 setting.append((node, due))
                 due = 0
-            elif due and terms.retain_rounds:
+            elif due and terms.retain_rounds and node != UNCLAIMED:
                 before = retained_before(record, node, event)
                 wanting = min(due, max(0, terms.retain_rounds * due - before))
                 if wanting:

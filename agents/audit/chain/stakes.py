@@ -16,7 +16,7 @@ from typing import Any
 from agents.audit.chain.causes import Cause, causes
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
-from agents.protocol.numbers import NOBODY, RING, Role, Violation
+from agents.protocol.numbers import NOBODY, RING, UNCLAIMED, Role, Violation
 from agents.protocol.slashing import NO_ROW, Offender, Row, reporter_share, slash_amount
 from agents.runtime.contracts import Event
 
@@ -217,7 +217,10 @@ class StakeBook:
         return self._at("OperatorChanged", "operator", "new_operator", node, at)
 
     def payout(self, node: int, at: Event) -> str:
-        """Where a node was paid when an event happened; the zero address for nowhere."""
+        """Where a node was paid when an event happened; the zero address for nowhere. What is
+        nobody's is the treasury's."""
+        if node == UNCLAIMED:
+            return str(self.parameters_at(at).treasury)
         return self._at("PayoutChanged", "payout", "new_payout", node, at)
 
     def _at(self, change: str, first: str, new: str, node: int, at: Event) -> str:

@@ -16,7 +16,7 @@ from agents.audit.chain.opening import Opened
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
 from agents.protocol import formulas
-from agents.protocol.numbers import MIN_VOICES, ZERO_DIGEST, Phase, Violation
+from agents.protocol.numbers import MIN_VOICES, UNCLAIMED, ZERO_DIGEST, Phase, Violation
 from agents.protocol.structs import Proposal
 from agents.runtime.contracts import Event
 
@@ -111,7 +111,7 @@ def _check_proposal(record: Record, part: Part, opened: Opened, event: Event, at
     part.same("votes", say, "the order of nodes", nodes, sorted(set(nodes)))
     revealed = {e.args["node_id"] for e in record.of("Revealed", part.round_id)}
     for node in nodes:
-        ok = node in revealed
+        ok = node in revealed or node == UNCLAIMED
         part.hold("votes", ok, f"node {node}", "it is to be paid but revealed nothing.")
 
 

@@ -19,7 +19,7 @@ def money(run: Run) -> list[str]:
     story, found = run.story, []
     if run.books is not None:
         found += bar("What the sponsor paid in", story.funded, _escrow(story, run.books))
-        earned = sum(credit.amount for credit in story.credits)
+        earned = sum(credit.amount for credit in story.credits) + story.unclaimed
         claimed = sum(story.claimed.values())
         parts = [("claimed by owners", claimed), ("waiting to be claimed", run.books.pending)]
         found += bar("What was credited", earned, parts)
@@ -52,6 +52,7 @@ def _escrow(story: Story, books: Books) -> Parts:
         ("trainers, for work", by_role["work"]),
         ("verifiers, for checking", by_role["verifiers"]),
         ("aggregators, for merging", by_role["aggregators"]),
+        ("the treasury, for work that counts for nobody", story.unclaimed),
         ("back to the sponsor", story.refunded),
         ("held until a report ends", books.held),
         ("left in escrow, or carried to a next round", books.escrow + books.reserved),

@@ -263,7 +263,7 @@ class Payment(Model):
     """A movement of the reward pool's money. `credited`: `account` can claim it, or could.
 
     `kind`: cut, share, held, released, retained, retained released, forfeited, set aside, share
-    settled, carried on, carried forfeited, claimed.
+    settled, carried on, carried forfeited, unclaimed, claimed.
     """
 
     block: int

@@ -46,7 +46,12 @@ __all__ = ["PAGES", "STATIC", "problem", "router"]
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 _STATES = {"ready": "good", "paused": "plain", "exiting": "plain", "closed": "plain"}
 _DEEDS = {"done": "good", "waiting": "soft", "missed": "wait", "silent": "bad", "invalid": "bad"}
-_PAYMENTS = {"forfeited": "bad", "carried on": "soft", "carried forfeited": "soft"}
+_PAYMENTS = {
+    "forfeited": "bad",
+    "carried on": "soft",
+    "carried forfeited": "soft",
+    "unclaimed": "soft",
+}
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sample counts for the first candidates that were there, if all did it, or for nobody."""
+"""A pass counts for the first candidate that was there, unless the sample's way broke beside it."""
 
 from __future__ import annotations
 
@@ -52,18 +52,63 @@ def test_the_order_is_what_these_tests_take_it_for() -> None:
 
 
 @given(CLAIMS)
-def test_a_sample_counts_for_all_of_its_way_or_for_nobody(
+def test_a_pass_counts_where_the_miner_and_the_next_of_the_way_have_it(
     claims: dict[int, set[int] | None],
 ) -> None:
+    """Here who lacks the backward lacks the forward as well, so each break is before a miner."""
     found = counted(EPOCH, {m: None if d is None else did(d, m) for m, d in claims.items()})
     for sample in EPOCH.samples:
-        paid = [miner for miner, samples in found.items() if sample in samples]
+        paid = {miner for miner, samples in found.items() if sample in samples}
         first = [
             next((m for m in EPOCH.candidates(sample, stage) if claims[m]), None)
             for stage in range(len(STAGES))
         ]
-        all_did = all(m is not None and sample in (claims[m] or ()) for m in first)
-        assert paid == (sorted(m for m in first if m is not None) if all_did else [])
+        way = [m for m in first if m is not None]
+        has = [sample in (claims[m] or ()) for m in way]
+        wanted = {m for m, *both in zip(way, has, [*has[1:], True], strict=False) if all(both)}
+        assert paid == (wanted if len(way) == len(STAGES) else set())
+
+
+LINE = Epoch(
+    job=1, number=6, seed=bytes(32), stages=((1,), (2,), (3,), (4,)), samples=range(10, 12)
+)
+
+
+def line_log(miner: int, events: str) -> MinerLog:
+    """Sample 11's forward, backward and step by their initials, and all of sample 10's before."""
+    state, found = keccak(b"start"), []
+    for number, letters in ((10, "FBS"), (11, events)):
+        for letter in letters:
+            if letter == "S":
+                found.append(Event(Kind.STEP, number - 10, state, state := keccak(state)))
+            else:
+                kind = Kind.FORWARD if letter == "F" else Kind.BACKWARD
+                found.append(Event(kind, number, bytes(32), bytes(32)))
+    return MinerLog(Origin(miner, LINE.number, miner - 1, keccak(b"start")), tuple(found))
+
+
+@pytest.mark.parametrize(
+    ("logs", "paid"),
+    [
+        (("FBS", "FBS", "FBS", "FBS"), {1, 2, 3, 4}),
+        # The third refused it, or the second passed it by; another did it in its place.
+        (("FBS", "FBS", "", "FBS"), {1, 4}),
+        # The fourth let go of the gradient on its way back, or the third of the sample.
+        (("FBS", "FBS", "F", "FBS"), {1, 2}),
+        (("F", "F", "F", "FBS"), set()),
+        # What it had back and dropped before its step is its own.
+        (("FBS", "FB", "FBS", "FBS"), {1, 3, 4}),
+        (("", "FBS", "FBS", "FBS"), {2, 3, 4}),
+        (("FBS", "FBS", "FBS", ""), {1, 2}),
+        (("FBS", "", "FBS", ""), set()),
+    ],
+)
+def test_neither_beside_a_break_is_paid_and_all_others_are(
+    logs: tuple[str, ...], paid: set[int]
+) -> None:
+    found = counted(LINE, {at + 1: line_log(at + 1, events) for at, events in enumerate(logs)})
+    assert all(10 in samples for samples in found.values())
+    assert {miner for miner, samples in found.items() if 11 in samples} == paid
 
 
 @given(CLAIMS, st.sampled_from([1, 4]), st.integers(10, 17))
@@ -86,14 +131,15 @@ def test_who_repeats_a_sample_of_another_gains_and_takes_nothing(
 def test_who_passes_by_a_miner_that_is_there_gains_nothing() -> None:
     logs = {3: did({FIRST}, 3), 4: did({FIRST}, 4)}
     assert counted(EPOCH, logs) == {3: (FIRST,), 4: (FIRST,)}  # miner 1 died
-    assert counted(EPOCH, {**logs, 1: did({ELSEWHERE}, 1)}) == {1: (), 3: (), 4: ()}
+    # Miner 1 was there. Nobody is before it, so the next stage's miner did nothing wrong.
+    assert counted(EPOCH, {**logs, 1: did({ELSEWHERE}, 1)}) == {1: (), 3: (), 4: (FIRST,)}
 
 
 def test_a_backward_after_the_last_step_counts_for_nobody() -> None:
     torn = log(1, [[FIRST]], tail=[SECOND])
     assert entered(torn) == {FIRST}
     beside = {4: did({FIRST, SECOND}, 4)}
-    assert counted(EPOCH, {1: torn, **beside}) == {1: (FIRST,), 4: (FIRST,)}
+    assert counted(EPOCH, {1: torn, **beside}) == {1: (FIRST,), 4: (FIRST, SECOND)}
 
 
 @pytest.mark.parametrize("absent", [None, log(1, []), log(1, [], tail=[FIRST])])

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from agents.pipeline.credit import PPM
+from agents.protocol.numbers import UNCLAIMED
 from agents.rounds.mined import Mined
 from agents.rounds.outcome import Outcome
 from agents.storage.embedded import EmbeddedStore
@@ -100,14 +102,16 @@ def test_a_stage_without_a_quorum_keeps_its_weights_and_its_miners_are_paid(tmp_
 
 
 def test_where_a_merge_is_refused_the_other_stage_goes_on(tmp_path: Path) -> None:
-    """multi_krum takes three miners, and not two, who are paid nothing then."""
+    """multi_krum takes three miners, and not two, who are paid nothing then. Their part is
+    nobody's."""
     pipeline = {**PIPELINE, "layers": [2, 1]}
     spec = {"batches_per_round": 10, "merge": "multi_krum", "pipeline": pipeline}
     uneven = make_mined_round(EmbeddedStore(tmp_path / "store"), MINERS[:5], **spec)
     _, three = sorted(stages(uneven), key=len)
     outcome = uneven.compute(uneven.honest())
     assert [line.node for line in outcome.report.nodes if line.merged] == [*three]
-    assert outcome.paid().keys() == {*three}
+    assert outcome.paid().keys() == {UNCLAIMED, *three}
+    assert outcome.paid()[UNCLAIMED] == 10 * PPM == sum(outcome.paid()[node] for node in three)
     for name in uneven.before:
         moved = name in uneven.works[three[0]].change
         assert torch.equal(outcome.state[name], uneven.before[name]) != moved
@@ -120,12 +124,16 @@ def test_a_stage_of_which_nobody_is_there_leaves_the_model_as_it_is(mined: Mined
 
 
 def test_a_payload_that_is_not_there_leaves_its_samples_to_nobody(mined: MinedRound) -> None:
-    """It did them, but shows nothing, so the first that is there did not do them."""
-    gone = stages(mined)[1][0]
+    """It did them, but shows nothing, so the first that is there did not do them. Those who handed
+    them over, to it and not to that one, are not paid for them either; the last stage is."""
+    first, here, _ = stages(mined)
+    gone = here[0]
     found: list[Mined] = mined.honest(without=(gone,))
     outcome = mined.compute([*found, mined.submit(gone, missing="trace")])
     assert mined.plan.epoch is not None
     lost = set(mined.plan.epoch.due(gone))
     for node, number in passes(outcome).items():
         due = set(mined.plan.epoch.due(node))
-        assert number == (0 if node == gone else len(due - lost))
+        wanted = due - lost if node in first else due
+        assert number == (0 if node == gone else len(wanted))
+    assert outcome.paid()[UNCLAIMED] == 2 * len(lost) * PPM

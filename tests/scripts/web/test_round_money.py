@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,6 +87,16 @@ def test_many_small_payments_share_a_place_and_lose_no_unit() -> None:
     assert sum(stop.column == 2 for stop in stops) == MOST
     assert balanced(stops, flows)["others"] == sum(range(1, 129 - MOST + 1))
     assert others.name == f"{128 - MOST + 1} smaller payments" and others.href is None
+
+
+def test_what_counts_for_nobody_has_a_place_and_no_page() -> None:
+    found = explained([("nobody", [Outcome("credited", 5, "0xA")])], [])
+    (node,) = found.nodes
+    drawn = Explained(1, "finalized", 5, (replace(node, node=0),), (), ())
+    stops, flows = money_of(drawn, 5, str, lambda node: f"/nodes/{node}")
+    (stop,) = [stop for stop in stops if stop.column == 2]
+    assert (stop.name, stop.href) == ("work that counts for nobody", None)
+    assert balanced(stops, flows)["pool"] == 5
 
 
 def test_a_round_that_pays_more_than_it_has_is_not_drawn() -> None:

@@ -7,6 +7,7 @@ contract's `pending` says.
 
 from __future__ import annotations
 
+from agents.protocol.numbers import UNCLAIMED
 from scripts._web.index.entry import Entry, Folds
 from scripts._web.index.rows import Rows
 from scripts._web.index.tables import ACCOUNTS, JOBS, NODES, PAYMENTS, ROUNDS, SEATS
@@ -64,12 +65,16 @@ def cut(rows: Rows, entry: Entry) -> None:
 
 
 def distributed(rows: Rows, entry: Entry) -> None:
-    """Trainers are credited their shares."""
+    """Trainers are credited their shares, and the treasury what counts for nobody."""
     args = entry.args
     for place, (node, account, amount) in enumerate(
         zip(args["nodes"], args["payouts"], args["amounts"], strict=True)
     ):
-        if amount:
+        if amount and node == UNCLAIMED:
+            shown = {"place": place, "account": account, "credited": True}
+            _move(rows, entry, "unclaimed", amount, **shown)
+            _due(rows, entry, node, amount)
+        elif amount:
             shown = {"place": place, "node": node, "account": account, "credited": True}
             _move(rows, entry, "share", amount, **shown)
             rows.row(NODES, node)["earned"] += amount

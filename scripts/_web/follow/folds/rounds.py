@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from agents.protocol.numbers import Phase
+from agents.protocol.numbers import UNCLAIMED, Phase
 from scripts._web.index.entry import Entry, Folds
 from scripts._web.index.rows import Row, Rows
 from scripts._web.index.tables import JOBS, ROUNDS, SEATS, VOICES
@@ -94,6 +94,8 @@ def proposed(rows: Rows, entry: Entry) -> None:
     row.update(proposer=args["proposer"], proposed_tx=entry.tx, attested_stake=0)
     given = dict(zip(args["nodes"], args["contributions"], strict=True))
     for node, contribution in given.items():
+        if node == UNCLAIMED:
+            continue
         rows.change(SEATS, *entry.place, node, contribution=contribution)
 
 

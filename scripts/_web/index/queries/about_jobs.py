@@ -16,7 +16,7 @@ from scripts._web.index.tables import JOBS, PAYMENTS, ROUNDS, SEATS
 
 DAY = 86_400
 MOST_ROUNDS = 200  # with a job; `rounds` gives older ones
-DUE = ("cut", "share", "held", "retained", "set aside")
+DUE = ("cut", "share", "held", "retained", "set aside", "unclaimed")
 """Kinds of payments by which a round's pool gives a node something, or keeps it for it."""
 
 

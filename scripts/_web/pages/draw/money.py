@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from agents.audit.explain import Explained, Outcome
+from agents.protocol.numbers import UNCLAIMED
 from scripts._web.pages.draw.sankey import Flow, Stop
 
 MOST = 16  # payments that have a place of their own; smaller ones share one
@@ -79,7 +80,11 @@ def money_of(
             stops[key] = Stop(key, f"{len(payments) - MOST + 1} smaller payments", 2, "plain")
         else:
             tone = _TONES.get(payment.role, "plain")
-            stops[key] = Stop(key, f"{label(node)}, {payment.role}", 2, tone, href(node))
+            stops[key] = (
+                Stop(key, "work that counts for nobody", 2, tone)
+                if node == UNCLAIMED
+                else Stop(key, f"{label(node)}, {payment.role}", 2, tone, href(node))
+            )
         flows["pool", key] += payment.due
         for outcome in payment.outcomes:
             flow_on(key, outcome)
