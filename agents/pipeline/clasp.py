@@ -32,6 +32,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from eth_utils import keccak
+
 from agents.mechanisms.score.parts.clasp_options import ClaspOptions
 from agents.pipeline.credit import PPM
 from agents.training.spec import MAX_STAGES
@@ -136,6 +138,13 @@ def stated(losses: Mapping[int, float]) -> tuple[tuple[int, int], ...]:
     `losses`: by sample, in nats a token, finite. More than MAX_LOSS is stated as MAX_LOSS.
     """
     return tuple((s, min(MAX_LOSS, round(loss * PPM))) for s, loss in sorted(losses.items()))
+
+
+def loss_digest(loss: int) -> bytes:
+    """What the log of a miner of the last stage says went out of a forward: keccak256 of the loss
+    that it states, in 1e-6, as 8 bytes. So losses are committed to with the log, before anybody has
+    seen those of others."""
+    return keccak(loss.to_bytes(8, "big"))
 
 
 def mean_losses(log: Sequence[PathLoss]) -> dict[int, Fraction]:

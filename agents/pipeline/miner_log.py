@@ -3,9 +3,11 @@
 
 An event is 73 bytes: its kind, a number (uint64, big-endian: the sample of a pass, or the place of
 a STEP among the steps, from 0), and two 32-byte digests. Of a pass these are the digests of what
-came in and of what went out; of a STEP, the state hashes before and after it: of the weights, or of
-weights and optimizer where epochs are audited by segments (`agents.pipeline.checkpoint`). So the
-log holds the state hash after every step, and each STEP starts where the one before it ended.
+came in and of what went out, which is the loss where a forward is the last stage's
+(`agents.pipeline.clasp.loss_digest`); of a STEP, the state hashes before and after it: of the
+weights, or of weights and optimizer where epochs are audited by segments
+(`agents.pipeline.checkpoint`). So the log holds the state hash after every step, and each STEP
+starts where the one before it ended.
 
 Order is part of what is executed. A sample goes forward once and back at most once, after it went
 forward. No STEP lies between its two passes: torch would raise no error and mix new weights with

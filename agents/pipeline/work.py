@@ -17,6 +17,7 @@ from eth_utils import keccak
 from torch import Tensor
 
 from agents.pipeline.checkpoint import joined, state_hash
+from agents.pipeline.clasp import loss_digest, stated
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.inbox import Entry, Received
 from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin
@@ -122,6 +123,9 @@ class StageWork:
             del self.waiting[entry.sample]
             self.passes += 1
         out = digest(passed.message)
+        if passed.loss is not None:
+            ((_, loss),) = stated({entry.sample: passed.loss})
+            out = loss_digest(loss)
         self.events.append(Event(entry.kind, entry.sample, digest(message), out))
         return passed
 

@@ -18,11 +18,13 @@ exactly the change to the last weights. States are read one after the other, and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agents.jobs.classes import unlisted
 from agents.jobs.job import JobContext
 from agents.pipeline.checkpoint import joined_shapes, parted, published, state_hash
+from agents.pipeline.clasp import loss_digest
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.inbox import Inbox, Received, max_inbox_bytes
 from agents.pipeline.miner_log import Kind, MinerLog, Origin, Segment, max_log_bytes
@@ -117,6 +119,8 @@ def fetch_mined(
         samples = _forward(log) if stage == epoch.last else []
         if [sample for sample, _ in proof.losses] != samples:
             raise PayloadError("the proof does not state the losses of exactly the log's samples")
+        if stage == epoch.last and (false := _unbound(log, dict(proof.losses))) is not None:
+            raise PayloadError(f"the proof states another loss of sample {false} than its log")
         if proof.inbox is None:
             raise PayloadError("the proof names no entries")
         entries = _read(proof.inbox, job, epoch, stage, log, store).entries
@@ -273,6 +277,12 @@ def _read(
 def _forward(log: MinerLog) -> list[int]:
     """The samples that a log has forward, ascending."""
     return sorted(event.number for event in log.events if event.kind is Kind.FORWARD)
+
+
+def _unbound(log: MinerLog, losses: Mapping[int, int]) -> int | None:
+    """The first sample, in the log's order, whose stated loss is not the one that the log binds."""
+    forward = (event for event in log.events if event.kind is Kind.FORWARD)
+    return next((e.number for e in forward if e.digest_out != loss_digest(losses[e.number])), None)
 
 
 def _came_in(epoch: Epoch, stage: int, log: MinerLog, longest: int) -> list[int]:

@@ -212,6 +212,21 @@ def test_lying_loss_in_a_round__what_cuts_an_honest_pay_has_its_author_checked(
     assert won(f"the same, {len(found)} of them {how}", after) < -150
 
 
+def test_lying_loss_is_chosen_at_the_reveal__its_log_was_committed_to(mined: MinedRound) -> None:
+    """Once it has seen the others' losses a reporter states its own as they suit it, and shows the
+    log that it committed to. Everybody sees that without doing anything again."""
+    assert mined.plan.epoch is not None
+    liar = mined.plan.epoch.stages[2][0]
+    log, losses = mined.works[liar].log, mined.works[liar].losses
+    suited = tuple((sample, loss + PPM) for sample, loss in losses)
+    late = mined.submit(liar, losses=suited, trace=log.to_bytes(), root=log.root())
+    found = sorted([late, *mined.honest(without=(liar,))], key=lambda one: one.reveal.node)
+    (finding,) = malformed(mined.inputs(found))
+    assert (finding.node, finding.violation) == (liar, Violation.INVALID)
+    fair = pay(mined.compute(mined.honest()).paid(), (liar,))
+    assert won("loss chosen at the reveal", -fair - SLASH) < -SLASH
+
+
 # -- a clique that routes to itself -------------------------------------------------------------
 
 CLIQUE = tuple(miner for stage in STAGES for miner in stage[:2])

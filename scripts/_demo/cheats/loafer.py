@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from agents.pipeline.clasp import PPM, loss_digest
 from agents.pipeline.hand_over import wire_of
 from agents.pipeline.inbox import Entry
 from agents.pipeline.miner_log import Event, Kind
@@ -45,7 +46,8 @@ class IdleWork(StageWork):
         ends = self.stage == (self.epoch.last if forward else 0)
         message = None if ends else self._invented(entry.kind, self._batch(entry.sample))
         received = entry.message if entry.sender else None
-        self.events.append(Event(entry.kind, entry.sample, digest(received), digest(message)))
+        told = loss_digest(round(_LOSS * PPM)) if ends and forward else digest(message)
+        self.events.append(Event(entry.kind, entry.sample, digest(received), told))
         return Passed(message, _LOSS if ends and forward else None)
 
     def _invented(self, kind: Kind, tokens: Tensor) -> bytes:

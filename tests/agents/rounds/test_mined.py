@@ -87,6 +87,18 @@ def test_losses_of_other_samples_than_the_logs_are_a_bad_payload(
     assert found.gradient is None and "losses of exactly the log's samples" in found.reason
 
 
+def test_a_loss_that_the_log_does_not_bind_is_a_bad_payload(mined: MinedRound) -> None:
+    """It was committed to with the log. By the millionth that it was, it is good."""
+    assert mined.plan.epoch is not None
+    node = mined.plan.epoch.stages[-1][0]
+    log, ((sample, loss), *others) = mined.works[node].log, mined.works[node].losses
+    committed = {"trace": log.to_bytes(), "root": log.root()}
+    found = mined.submit(node, losses=((sample, loss + 1), *others), **committed)
+    assert found.gradient is None
+    assert found.reason.endswith(f"the proof states another loss of sample {sample} than its log")
+    assert mined.submit(node, losses=((sample, loss), *others), **committed).reason == ""
+
+
 def test_entries_that_nobody_sends_have_no_room_for_bytes(mined: MinedRound) -> None:
     """A step, and a forward of the first stage, each stuffed with as much as a message may be."""
     for node, kind in ((NODE, Kind.STEP), (FIRST, Kind.FORWARD)):

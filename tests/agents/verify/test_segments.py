@@ -209,7 +209,8 @@ def test_a_false_loss_is_found_in_its_segment(mined: MinedRound, determinism: st
         }
         verdict = check(mined, one)
         assert verdict.right == (sample not in samples)
-        wrong += "The loss of sample" in verdict.reason
+        # In its class the log, which binds the loss, differs by a bit.
+        wrong += ("The loss of sample" if determinism else "differs from replay") in verdict.reason
     assert wrong == 1
 
 

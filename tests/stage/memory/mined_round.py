@@ -18,7 +18,7 @@ from eth_utils import keccak
 
 from agents.pipeline import assignment as seating
 from agents.pipeline.checkpoint import published
-from agents.pipeline.clasp import stated
+from agents.pipeline.clasp import loss_digest, stated
 from agents.pipeline.hand_over import Passage
 from agents.pipeline.inbox import Entry, Inbox
 from agents.pipeline.letters import domain, passage_signer, sign_passage
@@ -116,6 +116,17 @@ class Shown:
     optimizer: str | None = None
 
 
+def told(log: MinerLog, losses: Mapping[int, int]) -> MinerLog:
+    """The log of a miner of the last stage that states these losses."""
+    events = [
+        replace(event, digest_out=loss_digest(losses[event.number]))
+        if event.kind is Kind.FORWARD and event.number in losses
+        else event
+        for event in log.events
+    ]
+    return replace(log, events=tuple(events))
+
+
 @dataclass(frozen=True)
 class MinedRound(TinyJob):
     """The job's first round, and the work of those who were there."""
@@ -148,7 +159,11 @@ class MinedRound(TinyJob):
     ) -> Mined:
         """Publish and fetch again. `changes`: fields of `Shown`. `missing`: the field of the one
         that is not published. `withheld`: places of states that are not; -1 for the last weights.
+        Other `losses` are committed to, unless another log is shown.
         """
+        if "losses" in changes and "trace" not in changes:
+            log = told(self.works[node].log, dict(changes["losses"]))
+            changes |= {"trace": log.to_bytes(), "root": log.root()}
         shown = replace(self.shown(node), **changes)
         if missing:
             shown = replace(shown, **{missing: f"never published: {missing}".encode()})
