@@ -453,6 +453,8 @@ def test_squatter_takes_the_places_of_samples__their_trail_does_not_lead_to_it()
         found = each_paid(does)
         profit = sum(found[miner] - honest[miner] for miner in pair)
         assert won(f"squatter, letters {name}", profit) < -20
+        # A log convicts it, by one letter: with it neither logged nor true, and without it signed.
+        assert won("    the same with a log", shared - SLASH) < -60
         cost[does] = sum(honest[m] - found[m] for m in MINERS if m not in pair)
         print(f"    the others: {-cost[does]:+.1f} ZOO")
     assert cost[squat_without_trails] > 5 * cost[squat]

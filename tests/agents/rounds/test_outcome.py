@@ -13,6 +13,7 @@ import torch
 
 from agents.jobs.job import JobContext
 from agents.pipeline.pace import FULL
+from agents.protocol.numbers import UNCLAIMED
 from agents.protocol.structs import Proposal
 from agents.rounds.outcome import LOSS_TOLERANCE, WORST_LOSS, Outcome, _gain, disagreements
 from agents.rounds.plan import Plan
@@ -137,6 +138,14 @@ def test_an_honest_result_has_no_fault(outcome: Outcome) -> None:
 def test_every_field_of_the_proposal_is_compared(outcome: Outcome, change: dict[str, Any]) -> None:
     wrong = disagreements(outcome, replace(proposal_of(outcome), **change), outcome.report)
     assert len(wrong) == 1
+
+
+def test_a_part_for_nobody_is_wrong_where_all_work_is_shared(outcome: Outcome) -> None:
+    """A proposer that would have the treasury paid, where no model is split."""
+    true = proposal_of(outcome)
+    burnt = replace(true, nodes=(UNCLAIMED, *true.nodes), contributions=(1, *true.contributions))
+    (wrong,) = disagreements(outcome, burnt, outcome.report)
+    assert wrong == "the contributions on chain are not those that the scoring rule gives"
 
 
 def without(outcome: Outcome, *nodes: int) -> Proposal:

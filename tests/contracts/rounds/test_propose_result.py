@@ -70,6 +70,18 @@ def test_propose_result__event_and_state(stage: RoundStage, rounds: Any, results
     assert (state.attested_stake, state.settled) == (0, False)
 
 
+def test_propose_result__what_is_nobodys__is_told_and_bound(
+    stage: RoundStage, results: Any
+) -> None:
+    """Node 0 has not revealed, and needs not."""
+    stage.to_aggregate()
+    nodes, shares = [0, *stage.ids], [9, 1, 2, 3]
+    result = stage.propose(1, None, nodes, shares)
+    told = events_of(results)[0][1]
+    assert (told["nodes"], told["contributions"]) == (nodes, shares)
+    assert result == told["result_hash"] == expected_hash(1, nodes, shares)
+
+
 def test_propose_result__not_on_duty__reverts(stage: RoundStage) -> None:
     stage.to_aggregate()
     for player in (off_duty(stage), stage.trainers[0], stage.verifiers[0]):
