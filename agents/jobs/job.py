@@ -41,7 +41,7 @@ from agents.training.flat import FlatModel
 from agents.training.inner_state import optimizer_shapes
 from agents.training.model import init_state, template
 from agents.training.sealed_data import key_for, open_sealed
-from agents.training.slices import Slices, init_stages, stage_template
+from agents.training.slices import Slices, init_stages, products, stage_template
 from agents.training.spec import MAX_SPEC_BYTES, Hyperparameters, JobSpec, SpecError
 from agents.training.state import Shapes, State
 
@@ -276,6 +276,13 @@ class JobContext:
             for index, shapes in enumerate(self._stages)
         )
         return tuple(one.memory for one in found)
+
+    @cached_property
+    def stages_cost(self) -> tuple[int, ...]:
+        """What a sample costs a miner of each stage beside those of the others: products."""
+        assert self.slices is not None
+        length = self.spec.optimizer.seq_len
+        return tuple(products(self.slices, index, length) for index in range(len(self._stages)))
 
     @property
     def memory(self) -> int:

@@ -5,15 +5,23 @@ Everybody who has the logs and proofs of a round, and the weights of the round b
 weights, in whole numbers. Of each round's miners:
 
     pace        = (forwards + 2 * backwards in its log) / milliseconds that its proof says it worked
-    throughput  = pace / the median pace of its stage, at most 1
+    throughput  = the square of 3/2 pace / the pace that is usual in its stage, at most 1
+    usual pace  = the lower of the stage's median, and of all miners' median there
     reliability = 1 - samples that failed beside it / samples whose way led through it
     weight      = 3/4 weight before + 1/4 throughput * reliability, at least FLOOR
 
-- The median is the lower one of an even number. So one false pace makes nobody look slower than it
+- A median is the lower one of an even number. So one false pace makes nobody look slower than it
   is beside an honest miner of its stage, and in a stage of two it changes nothing.
-- What is faster than the median counts as the median: no statement can be checked, and a higher one
-  than the median's then buys nothing. Slow miners get fewer samples, which is what shortens an
-  epoch.
+- All miners' median is of pace times cost, where a sample's cost differs from stage to stage, over
+  the cost of the stage. So most of one stage can't make the others of it look slow: that takes most
+  of all miners. Costs are reckoned from the model's form (`agents.training.slices.products`). Where
+  they are wrong, most of a stage can make the others of it look slower by as much. Being the lower
+  of two, the usual pace is never above the stage's own median, so nobody is slow for its stage's
+  cost, nor where all machines of a stage are slow.
+- Whoever has two thirds of the usual pace has a throughput of 1. No statement can be checked, and a
+  higher one then buys nothing: neither whoever makes it, nor its friends by making it usual.
+- Slower miners get fewer samples, which is what shortens an epoch. The square makes that about
+  their pace: with half of the usual pace 0.56 of the samples, with a third of it 0.25.
 - A backward pass takes about twice as long as a forward pass (141 and 72 ms where it was measured).
   The log counts, and not what is paid: others can't lower a miner's pace by losing its samples.
 - A sample failed where its way broke. If a miner lacks its forward, or has it and lacks the
@@ -36,16 +44,19 @@ from agents.pipeline.miner_log import Kind, MinerLog
 from agents.pipeline.passes import entered, logged
 
 FULL = 1_000_000
-"""The weight of a miner that is as fast as its stage's median and fails nobody."""
+"""The weight of a miner that is as fast as is usual in its stage and fails nobody."""
 FLOOR = FULL // 4
 """The least weight. Who has it is still drawn, so that it can show that it is better by now. A
-lower one gives more to miners that are most of a stage and make the others look slow, a higher one
-lets who drops samples drop more of them (`tests/attacks/test_measured_paths.py` has both)."""
+lower one gives more to whoever makes others look slow, a higher one lets who drops samples drop
+more of them (`tests/attacks/test_measured_paths.py` has both)."""
 START = FULL // 2
 """The weight of a miner that is new. One that is as good as the others is at 90 % of theirs after
 six rounds; who comes back under a new name begins below them."""
 MOST = Fraction(1)
 """The highest throughput. A higher one would pay whoever states a pace that it doesn't have."""
+SLACK = Fraction(3, 2)
+"""How much slower than usual a miner may be for nothing. Without it a third of all miners would
+win by stating a high pace: others, whose machines are not the fastest, would look slow."""
 _KEPT, _OF = 3, 4  # parts of the weight before
 _FORGOTTEN = FULL // 64
 
@@ -57,7 +68,7 @@ class Showed:
     Attributes:
         forwards: samples that it has a FORWARD of.
         entered: samples whose BACKWARD entered a STEP.
-        busy_ms: in executing; None if it stated none, which counts as the median pace.
+        busy_ms: in executing; None if it stated none, which counts as the usual pace.
     """
 
     forwards: Collection[int]
@@ -77,13 +88,14 @@ class Showed:
 
 
 def weights_after(
-    epoch: Epoch, before: Mapping[int, int], showed: Mapping[int, Showed]
+    epoch: Epoch, before: Mapping[int, int], showed: Mapping[int, Showed], costs: Sequence[int]
 ) -> dict[int, int]:
     """The weights for the next epoch, by miner, ascending.
 
     Args:
         before: those for this epoch; who is not in it is new.
         showed: by miner whose artefacts are good.
+        costs: what a sample costs a miner of each stage, in any unit.
     """
     found = dict[int, int]()
     for miner, weight in before.items():
@@ -91,7 +103,7 @@ def weights_after(
             nearer = _moved(weight, START)
             if abs(nearer - START) > _FORGOTTEN:
                 found[miner] = nearer
-    throughput, reliability = _throughput(epoch, showed), _reliability(epoch, showed)
+    throughput, reliability = _throughput(epoch, showed, costs), _reliability(epoch, showed)
     for miner in (one for stage in epoch.stages for one in stage):
         weight = before.get(miner, START)
         if miner in reliability:
@@ -109,16 +121,28 @@ def _moved(weight: int, to: int) -> int:
     return (_KEPT * weight + (_OF - _KEPT) * to) // _OF
 
 
-def _throughput(epoch: Epoch, showed: Mapping[int, Showed]) -> dict[int, Fraction]:
-    """Of miners whose pace is known: relative to their stage's median, at most 1."""
+def _throughput(
+    epoch: Epoch, showed: Mapping[int, Showed], costs: Sequence[int]
+) -> dict[int, Fraction]:
+    """Of miners whose pace is known: relative to what is usual in their stage, at most 1."""
+    paces = [
+        {m: pace for m in stage if m in showed and (pace := showed[m].pace) is not None}
+        for stage in epoch.stages
+    ]
+    everywhere = [
+        pace * cost for of, cost in zip(paces, costs, strict=True) for pace in of.values()
+    ]
     found = dict[int, Fraction]()
-    for stage in epoch.stages:
-        told = {m: showed[m].pace for m in stage if m in showed}
-        paces = {miner: pace for miner, pace in told.items() if pace is not None}
-        if paces:
-            median = sorted(paces.values())[(len(paces) - 1) // 2]
-            found |= {miner: min(MOST, pace / median) for miner, pace in paces.items()}
+    for of, cost in zip(paces, costs, strict=True):
+        if of:
+            usual = min(_median(of.values()), _median(everywhere) / cost)
+            found |= {miner: min(MOST, (SLACK * pace / usual) ** 2) for miner, pace in of.items()}
     return found
+
+
+def _median(paces: Collection[Fraction]) -> Fraction:
+    """The lower one of an even number."""
+    return sorted(paces)[(len(paces) - 1) // 2]
 
 
 def _reliability(epoch: Epoch, showed: Mapping[int, Showed]) -> dict[int, Fraction]:

@@ -433,7 +433,7 @@ def _weights(
         for one in submissions
         if isinstance(one, Mined) and one.gradient is not None and one.log and one.proof
     }
-    return list(weights_after(plan.epoch, plan.weights, showed).items())
+    return list(weights_after(plan.epoch, plan.weights, showed, job.stages_cost).items())
 
 
 def _declared(submission: Submission, merging: Merging) -> int | None:

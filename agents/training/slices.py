@@ -274,6 +274,19 @@ def training_bytes(slices: Slices, index: int) -> int:
     return 4 * (_TENSORS_A_WEIGHT * sum(p.numel() for p in stage.parameters()) + fixed)
 
 
+def products(slices: Slices, index: int, length: int) -> int:
+    """Multiplications that a token takes on its way through a stage: by each number of its
+    matrices, and in each attention with half of the `length` tokens of a row, twice."""
+    with shapes_only():
+        stage = Stage(slices, index)
+    attention = length * slices.spec.d_model
+    return sum(
+        part.weight.numel() if isinstance(part, nn.Linear) else attention
+        for part in stage.modules()
+        if isinstance(part, nn.Linear | Block | Attention)
+    )
+
+
 class Chain(nn.Module):
     """All stages in one process, without bytes: token ids -> logits, like the decoder.
 

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.pipeline import pace
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin
-from agents.pipeline.pace import FLOOR, FULL, START, Showed, weights_after, weights_of
+from agents.pipeline.pace import FLOOR, FULL, START, Showed, weights_of
 
 STAGES = ((1, 2, 3), (4, 5))
 MINERS = (1, 2, 3, 4, 5)
@@ -27,6 +28,13 @@ def honest(slower: dict[int, int] | None = None) -> dict[int, Showed]:
         own = {sample for sample, way in WAYS.items() if miner in way}
         found[miner] = Showed(own, own, 30 * len(own) * (slower or {}).get(miner, 1))
     return found
+
+
+def weights_after(
+    epoch: Epoch, before: dict[int, int], showed: dict[int, Showed], costs: tuple[int, ...] = (1, 1)
+) -> dict[int, int]:
+    """By default a sample costs both stages the same."""
+    return pace.weights_after(epoch, before, showed, costs)
 
 
 def moved(before: int, to: int) -> int:
@@ -47,15 +55,40 @@ def test_a_newcomer_is_at_nine_tenths_after_six_rounds() -> None:
     assert dict(weights_of(MINERS, known)) == {**EVEN, 2: START}
 
 
-def test_who_is_three_times_slower_than_the_median_goes_towards_a_third() -> None:
-    """In a stage of two the slower one is the median. So it is with two of three."""
-    found = weights_after(EPOCH, EVEN, honest({2: 3}))
-    assert found == {**EVEN, 2: moved(FULL, FULL // 3)}
-    assert weights_after(EPOCH, EVEN, honest({4: 3})) == EVEN
-    assert weights_after(EPOCH, EVEN, honest({1: 3, 2: 3})) == EVEN
-    for _ in range(30):
-        found = weights_after(EPOCH, found, honest({2: 3}))
-    assert found[2] == pytest.approx(FULL / 3, abs=100)
+def test_who_has_two_thirds_of_the_usual_pace_has_the_full_weight_and_slower_ones_less() -> None:
+    """The usual pace is the slowest of three if two are slow, and of two if one is."""
+    slow = honest({2: 2})
+    slow[2] = replace(slow[2], busy_ms=45 * len(slow[2].entered))
+    assert weights_after(EPOCH, EVEN, slow) == EVEN
+    for times, square in ((2, FULL * 9 // 16), (3, FULL // 4)):
+        found = weights_after(EPOCH, EVEN, honest({2: times}))
+        assert found == {**EVEN, 2: moved(FULL, square)}
+        assert weights_after(EPOCH, EVEN, honest({4: times})) == EVEN
+        assert weights_after(EPOCH, EVEN, honest({1: times, 2: times})) == EVEN
+        for _ in range(40):
+            found = weights_after(EPOCH, found, honest({2: times}))
+        assert found[2] == pytest.approx(square, abs=100)
+
+
+def test_most_of_a_stage_does_not_make_the_pace_that_is_usual_there() -> None:
+    """Miners 1 and 2 state a tenth of their time. All miners' median is that of 3, 4 and 5."""
+    boasting = {m: replace(one, busy_ms=one.busy_ms // 10) for m, one in honest().items()}
+    lying = {**honest(), 1: boasting[1], 2: boasting[2]}
+    assert weights_after(EPOCH, EVEN, lying) == EVEN
+    most = {**lying, 4: boasting[4]}
+    assert weights_after(EPOCH, EVEN, most) == {**EVEN, 3: moved(FULL, FULL * 9 // 400)}
+
+
+def test_a_stage_that_costs_more_is_not_slow_for_that() -> None:
+    """Samples take stage 1 three times as long. Reckoned so, most of stage 0 can't move what is
+    usual. Reckoned alike, nobody is slow either, because nobody is slower than its own stage."""
+    costly = honest({4: 3, 5: 3})
+    for costs in ((1, 3), (10, 30), (1, 1), (3, 1)):
+        assert weights_after(EPOCH, EVEN, costly, costs) == EVEN
+    lying = {**costly, **{m: replace(costly[m], busy_ms=1) for m in (1, 2)}}
+    assert weights_after(EPOCH, EVEN, lying, (1, 3)) == EVEN
+    assert weights_after(EPOCH, EVEN, lying, (1, 1)) == EVEN
+    assert weights_after(EPOCH, EVEN, lying, (1, 9))[3] == moved(FULL, FULL // 4)
 
 
 @given(
@@ -63,21 +96,19 @@ def test_who_is_three_times_slower_than_the_median_goes_towards_a_third() -> Non
     st.sampled_from(MINERS),
     st.none() | st.integers(1, 10**9),
 )
-def test_no_statement_of_one_miner_gives_it_more_than_the_median_or_another_less_than_true(
+def test_no_statement_of_one_miner_gives_it_more_than_usual_or_another_less_than_its_stage_does(
     slower: dict[int, int], liar: int, told: int | None
 ) -> None:
-    """Another one's weight rises where the liar says that it is slower than it is."""
+    """Nobody is slower than beside the median of its stage or, of the liar's, the fastest there."""
     true = honest(slower)
-    fair = weights_after(EPOCH, EVEN, true)
     lying = weights_after(EPOCH, EVEN, {**true, liar: replace(true[liar], busy_ms=told)})
     assert lying[liar] <= FULL
-    stage = next(stage for stage in STAGES if liar in stage)
-    for miner in {*MINERS} - {liar}:
-        paces = sorted(slower[m] for m in stage if m != liar)
-        if miner not in stage:
-            assert lying[miner] == fair[miner]
-        elif slower[miner] == paces[-1]:  # the slowest of the others, relative to the fastest
-            assert lying[miner] >= moved(FULL, FULL * paces[0] // paces[-1])
+    for stage in STAGES:
+        for miner in {*stage} - {liar}:
+            times = sorted(slower[m] for m in stage if m != liar)
+            least = times[0] if liar in stage else times[len(times) // 2]
+            square = min(FULL, FULL * 9 * least**2 // (4 * slower[miner] ** 2))
+            assert lying[miner] >= moved(FULL, square)
 
 
 def test_both_ends_of_a_break_answer_for_it_and_nobody_else() -> None:

@@ -11,7 +11,14 @@ import torch
 from agents.mechanisms import boundary as boundaries
 from agents.training import model
 from agents.training.model import build_model, init_state
-from agents.training.slices import Chain, Slices, build_stage, init_stage, training_bytes
+from agents.training.slices import (
+    Chain,
+    Slices,
+    build_stage,
+    init_stage,
+    products,
+    training_bytes,
+)
 from agents.training.spec import ModelSpec, PipelineSpec
 from agents.training.state import State
 from tests.stage.memory.tiny_specs import tiny_model
@@ -141,6 +148,20 @@ def test_an_anchor_costs_a_table_a_stage() -> None:
         for anchor in (True, False)
     )
     assert anchored - plain == 16 * SPEC.vocab_size * SPEC.d_model
+
+
+def test_a_tokens_products_are_those_of_blocks_and_head_and_not_of_tables() -> None:
+    width, length = SPEC.d_model, 12
+    keys = 2 * width * SPEC.n_kv_heads // SPEC.n_heads
+    matrices = 2 * width**2 + keys * width + 3 * width * SPEC.d_ff
+    block, head = matrices + length * width, SPEC.vocab_size * width
+    for layers in CUTS:
+        found = [products(slices(layers), index, length) for index in range(len(layers))]
+        assert found == [*(n * block for n in layers[:-1]), layers[-1] * block + head]
+    coded = Slices(SPEC, (2, 2), boundaries.get("residual")(width=4))
+    ends = products(coded, 0, length), products(coded, 1, length)
+    assert ends == (2 * block + 4 * width, 2 * block + 4 * width + head)
+    assert products(slices((2, 2), "bottleneck"), 0, length) > 1.8 * block
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def played(
                 all(sample in showed[miner].entered for miner in epoch.route(sample))
                 for sample in epoch.samples
             )
-            weights = weights_after(epoch, weights, showed)
+            weights = weights_after(epoch, weights, showed, (1,) * len(epoch.stages))
             slowest = max(EVERYBODY, key=lambda miner: slower.get(miner, 1.0))
             weight = weights[slowest] / max(weights.values())
             if number >= ROUNDS // 2:
