@@ -27,8 +27,9 @@ from agents.training.state import Shapes
 _LARGE_SIGN = 0.01  # as an outer rate of signs
 _NEED_ALL = ("geometric_mean", "median", "trimmed_mean")
 """Merge rules that are zero wherever most payloads are."""
-_AVERAGING = ("mean", "norm_clip")
+_AVERAGING = ("mean", "norm_clip", "weighted_mean")
 """Rules that compare nobody's payload with another's, but for its length."""
+_WEIGHING = "weighted_mean"
 _BY_NUMBER = ("geometric_mean", "mean", "median", "trimmed_mean")
 """Merge rules that give a shard the same bits alone as in its place."""
 _OF_PASSES = ("backward_passes", "clasp")
@@ -173,7 +174,12 @@ def _splitting(spec: JobSpec, verification: Verification, privacy: Privacy) -> l
             f'passes; score is "{spec.score}", mode is "{spec.mode}"'
         ]
     if spec.pipeline is None:
-        return []
+        if spec.merge != _WEIGHING:
+            return []
+        return [
+            f'merge "{_WEIGHING}" needs mode "pipeline": it weighs by backward passes that count, '
+            "and no other mode counts any; use mean"
+        ]
     wrong = []
     if not verification.redone:
         wrong.append(
@@ -212,7 +218,13 @@ def _splitting(spec: JobSpec, verification: Verification, privacy: Privacy) -> l
             "a miner owes is known by doing its whole epochs again; leave segment out, or "
             "compressed rounds"
         )
-    if spec.butterfly and spec.merge not in _BY_NUMBER:
+    if spec.butterfly and spec.merge == _WEIGHING:
+        wrong.append(
+            f'pipeline.all_reduce "butterfly" does not go with merge "{_WEIGHING}": an owner that '
+            "has not seen all logs counts other passes, would merge by other weights and be taken "
+            f"for a liar; use one of {', '.join(_BY_NUMBER)}"
+        )
+    elif spec.butterfly and spec.merge not in _BY_NUMBER:
         wrong.append(
             f'pipeline.all_reduce "butterfly" merges shards, and merge "{spec.merge}" looks at '
             f"whole updates; use one that merges each number for itself: {', '.join(_BY_NUMBER)}"

@@ -29,8 +29,6 @@ import torch
 from torch import Tensor
 
 from agents.mechanisms import merge
-from agents.mechanisms.merge.parts.combine import combine
-from agents.mechanisms.rows import refuse_non_finite
 from agents.pipeline.lots import shuffled
 
 MAX_MINERS = 512
@@ -111,7 +109,7 @@ class Butterfly:
 
 @dataclass(frozen=True)
 class Rule:
-    """How a shard is merged: `weighted_mean`, by batches, or any merge rule of the mechanisms."""
+    """How a shard is merged: by any merge rule of the mechanisms."""
 
     name: str = WEIGHTED_MEAN
     options: Mapping[str, Any] | None = None
@@ -121,8 +119,7 @@ class Rule:
 
         Args:
             rows: of each contributor by ascending id, fp32 [length].
-            batches: how many each has done, at least 1; only `weighted_mean` reads them. It
-                divides by their sum.
+            batches: how many each has done, at least 1; only a rule that weighs reads them.
 
         Raises:
             MergeRefused: too few rows for the rule.
@@ -131,12 +128,10 @@ class Rule:
         if len(rows) != len(batches) or any(number < 1 for number in batches):
             raise ValueError("Each contributor has one segment and at least one batch.")
         payloads = [{"shard": row} for row in rows]
-        if self.name != WEIGHTED_MEAN:
-            rule: merge.Merge = merge.get(self.name)(**(self.options or {}))
-            return rule(payloads)["shard"]
-        merged = combine(payloads, batches, sum(batches))
-        refuse_non_finite(merged)
-        return merged["shard"]
+        rule: merge.Merge = merge.get(self.name)(**(self.options or {}))
+        if isinstance(rule, merge.WeighingMerge):
+            return rule.weighed(payloads, batches)["shard"]
+        return rule(payloads)["shard"]
 
 
 def recomputed(

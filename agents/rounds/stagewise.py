@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from agents.jobs.job import JobContext
-from agents.mechanisms.merge import MergeRefused
+from agents.mechanisms.merge import MergeRefused, WeighingMerge
 from agents.pipeline.credit import PPM
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.quorum import Quorum
@@ -98,9 +98,8 @@ def merge_stages(
         update = {name: torch.zeros(shape) for name, shape in job.stage_shapes(stage).items()}
         gradients = [m.gradient for m in chosen if m.gradient is not None]
         if gradients:
-            held = None if stakes is None else [stakes[m.reveal.node] for m in chosen]
             try:
-                update = job.merge(gradients, held)
+                update = _merged(job, gradients, chosen, stakes, passes)
             except MergeRefused as error:
                 for miner in chosen:
                     left_out[miner.reveal.node] = f"not merged: {error}"[:300]
@@ -113,6 +112,20 @@ def merge_stages(
     harm = judged(job, epoch, miners, samples)
     factors = {node: harm[node].factor_ppm if node in harm else PPM for node in passes}
     return Stagewise(merged, passes, left_out, frozenset(refused), factors, tuple(shared))
+
+
+def _merged(
+    job: JobContext,
+    gradients: Sequence[State],
+    chosen: Sequence[Mined],
+    stakes: Mapping[int, int] | None,
+    passes: Mapping[int, int],
+) -> State:
+    """One stage's update by the job's merge rule. Raises MergeRefused."""
+    nodes = [miner.reveal.node for miner in chosen]
+    if isinstance(job.merge, WeighingMerge):
+        return job.merge.weighed(gradients, [passes[node] for node in nodes])
+    return job.merge(gradients, None if stakes is None else [stakes[node] for node in nodes])
 
 
 def _delivered(

@@ -8,14 +8,14 @@ not depend on the order of arrival. A new rule is one new file that decorates it
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
 from agents.mechanisms.merge.parts.options import MergeRefused
 from agents.mechanisms.registry import MechanismRegistry
 
-__all__ = ["Merge", "MergeRefused", "get", "names", "register"]
+__all__ = ["Merge", "MergeRefused", "WeighingMerge", "get", "names", "register"]
 
 
 class Merge(Protocol):
@@ -34,6 +34,24 @@ class Merge(Protocol):
         Raises:
             MergeRefused: fewer payloads than the rule needs.
             ValueError: no payload, or payloads that differ in names, shapes or dtypes.
+        """
+        ...
+
+
+@runtime_checkable
+class WeighingMerge(Merge, Protocol):
+    """A rule that weighs the miners of a split model's stage by what each of them did."""
+
+    def weighed(
+        self, payloads: Sequence[Mapping[str, Tensor]], work: Sequence[int]
+    ) -> dict[str, Tensor]:
+        """The update, likewise.
+
+        Args:
+            work: of each payload's miner the backward passes that count, below 2^29.
+
+        Raises:
+            ValueError: no work at all, another number of payloads, or as above.
         """
         ...
 

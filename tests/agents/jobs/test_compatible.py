@@ -147,6 +147,11 @@ def unlike_shapes(job: JobContext) -> list[str]:
         ({**PIPELINE, "merge": "mean", **NOISE}, 'mode "pipeline" needs privacy "none"'),
         ({**PIPELINE, "codec": "polytope"}, 'mode "pipeline" needs codec "dense"'),
         ({**PIPELINE, **GRADIENT}, "makes steps within a round"),
+        ({"merge": "weighted_mean"}, 'merge "weighted_mean" needs mode "pipeline"'),
+        (
+            {**pipelined(all_reduce="butterfly"), "merge": "weighted_mean"},
+            '"butterfly" does not go with merge "weighted_mean": an owner that',
+        ),
         ({**PIPELINE, "pipeline": {"layers": [1, 2]}}, "pipeline: layers .* are 3 blocks"),
         ({**PIPELINE, "pipeline": {"layers": [1, 1], "boundary": "wall"}}, "no boundary 'wall'"),
         ({**PIPELINE, "model": {**UNTIED, "tie_embeddings": True}}, "tie_embeddings must be"),

@@ -20,7 +20,7 @@ FOLDERS: dict[Any, tuple[str, str]] = {
     merge: (
         "merge rule",
         "centred_clipping demo_sign geometric_mean geometric_median mean median multi_krum "
-        "norm_clip trimmed_mean",
+        "norm_clip trimmed_mean weighted_mean",
     ),
     mode: ("mode", "data_parallel pipeline"),
     privacy: ("privacy mechanism", "aggregate dp_sgd gaussian none"),

@@ -60,6 +60,21 @@ def test_a_stage_is_moved_by_the_mean_of_its_own_miners(
     assert same(outcome.state, apply_outer(mined.before, outcome.merged, 1.0))
 
 
+def test_by_weighted_mean_a_miner_counts_for_as_many_as_its_passes(tmp_path: Path) -> None:
+    uneven = make_mined_round(
+        EmbeddedStore(tmp_path / "store"), merge="weighted_mean", batches_per_round=10
+    )
+    outcome = uneven.compute(uneven.honest())
+    done = passes(outcome)
+    assert any(done[one] != done[other] for one, other in stages(uneven))
+    for one, other in stages(uneven):
+        assert done[one] + done[other] == 10
+        changes = uneven.works[one].change, uneven.works[other].change
+        for name, mine in changes[0].items():
+            wanted = (done[one] * mine.double() + done[other] * changes[1][name].double()) / 10
+            torch.testing.assert_close(outcome.merged[name], wanted.float(), rtol=1e-6, atol=1e-9)
+
+
 def test_what_others_did_in_the_place_of_one_that_died_counts(tmp_path: Path) -> None:
     alone = make_mined_round(EmbeddedStore(tmp_path / "store"), died=(2,), batches_per_round=6)
     outcome = alone.compute(alone.honest())
