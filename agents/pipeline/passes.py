@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose backward passes count in an epoch, from the miners' logs.
 
-Rule: at each stage the first of a sample's candidates that has a log with a step is to do the
-sample. Its pass counts if a BACKWARD of the sample entered a STEP of its log, and the sample's way
-did not break beside it. The way breaks before a miner that has no FORWARD of the sample, and behind
-one that has it and no BACKWARD. One of the two beside the break did not hand the sample over, or
-the other did not take it, and nobody else knows which. So neither's pass counts, and those of all
-others do. For example, the second of four stages refuses a sample that another miner then does:
-the first and the second are not paid for it, the third and the fourth are.
+Rule: at each stage the first of a sample's candidates that was there is to do the sample: one that
+has a log with a step, or that revealed and of whom something can't be had. Its pass counts if a
+BACKWARD of the sample entered a STEP of its log, and the sample's way did not break beside it. The
+way breaks before a miner that has no FORWARD of the sample, and behind one that has it and no
+BACKWARD. One of the two beside the break did not hand the sample over, or the other did not take
+it, and nobody else knows which. So neither's pass counts, and those of all others do. For example,
+the second of four stages refuses a sample that another miner then does: the first and the second
+are not paid for it, the third and the fourth are.
 
 So who repeats what another did earns nothing by it, and who passes by a miner that is there loses
 its own pass of the sample with the miner's. A miner that died in the epoch shows no log. What
 others did in its place counts. One that was passed by while it was away and came back is there.
+So is one that revealed and whose log or payload is not in the store, and it did nothing: nobody can
+say what it did, nor that it did nothing. Were it not there, a proposer that calls a rival's payload
+late could pay a friend for the rival's samples, if senders had handed them to that friend.
 
 What was handed out and counts for nobody is nobody's (`unclaimed.py`), so no share grows by it. A
 stage of which nobody shows a log voids the whole epoch.
@@ -25,13 +29,16 @@ from agents.pipeline.epoch import Epoch
 from agents.pipeline.miner_log import Kind, MinerLog
 
 
-def counted(epoch: Epoch, logs: Mapping[int, MinerLog | None]) -> dict[int, tuple[int, ...]]:
+def counted(
+    epoch: Epoch, logs: Mapping[int, MinerLog | None], unread: Collection[int] = ()
+) -> dict[int, tuple[int, ...]]:
     """The samples whose pass counts, ascending, by miner of `logs`, ascending.
 
     Args:
         epoch: its seats and samples; a sample that it doesn't hand out never counts.
         logs: by miner; None where it has none that can be used. They are only read here: whether
             what they say was executed is for re-execution to tell.
+        unread: miners that revealed and of whom something can't be had.
 
     Raises:
         ValueError: a log of another miner, stage or epoch than it is given for.
@@ -44,9 +51,12 @@ def counted(epoch: Epoch, logs: Mapping[int, MinerLog | None]) -> dict[int, tupl
     forward = {miner: logged(log, Kind.FORWARD) for miner, log in there.items()}
     backward = {miner: logged(log, Kind.BACKWARD) for miner, log in there.items()}
     done = {miner: entered(log) for miner, log in there.items()}
+    for miner in {*unread} - {*there}:
+        forward[miner] = backward[miner] = done[miner] = set()
     found: dict[int, list[int]] = {miner: [] for miner in sorted(logs)}
-    for sample in epoch.samples:
-        way = _way(epoch, sample, there)
+    staffed = all(not there.keys().isdisjoint(stage) for stage in epoch.stages)
+    for sample in epoch.samples if staffed else ():
+        way = _way(epoch, sample, done)
         for miner in unbroken(sample, way, forward, backward):
             if sample in done[miner]:
                 found[miner].append(sample)
@@ -65,14 +75,11 @@ def entered(log: MinerLog) -> set[int]:
 
 
 def _way(epoch: Epoch, sample: int, there: Collection[int]) -> tuple[int, ...]:
-    """The first candidate of each stage that was there; none if a stage had nobody."""
-    way = []
-    for stage in range(epoch.last + 1):
-        here = next((miner for miner in epoch.asked(sample, stage) if miner in there), None)
-        if here is None:
-            return ()
-        way.append(here)
-    return tuple(way)
+    """The first candidate of each stage that was there; every stage has one."""
+    return tuple(
+        next(miner for miner in epoch.asked(sample, stage) if miner in there)
+        for stage in range(epoch.last + 1)
+    )
 
 
 def unbroken(

@@ -29,7 +29,6 @@ from agents.pipeline.shards import Statement
 from agents.pipeline.statements import LeftStatements, fetch
 from agents.protocol.network import Network
 from agents.protocol.view import View
-from agents.rounds.mined import Mined
 from agents.rounds.quality import samples_that_count
 from agents.rounds.reader import RoundReader
 from agents.rounds.shares import Shares
@@ -113,8 +112,7 @@ class Gathering:
         self, job: JobContext, epoch: Epoch, shares: Shares, submissions: Sequence[Submission]
     ) -> set[int]:
         """The owners that have something to state: those of stages that are merged."""
-        good = [s for s in submissions if isinstance(s, Mined) and s.gradient is not None]
-        passes = {node: len(done) for node, done in samples_that_count(epoch, good).items()}
+        passes = {node: len(done) for node, done in samples_that_count(epoch, submissions).items()}
         return {
             owner
             for stage in range(epoch.last + 1)

@@ -170,7 +170,7 @@ def merge(
     model is split."""
     good = tuple(s for s in submissions if s.gradient is not None)
     if job.slices is not None:
-        return _merge_split(job, before, good, device, stakes, step, epoch, shares)
+        return _merge_split(job, before, submissions, device, stakes, step, epoch, shares)
     left_out = _left_out(job, good, standing or {})
     chosen = [s for s in good if s.reveal.node not in left_out]
     gradients = [s.gradient for s in chosen if s.gradient is not None]
@@ -211,7 +211,7 @@ def merge(
 def _merge_split(
     job: JobContext,
     before: State,
-    good: Sequence[Submission],
+    submissions: Sequence[Submission],
     device: str,
     stakes: Mapping[int, int] | None,
     step: int,
@@ -219,7 +219,8 @@ def _merge_split(
     shares: Shares | None,
 ) -> Merging:
     """Of a model that is split. Without an epoch nobody held a stage, and nothing changes."""
-    miners = [s for s in good if isinstance(s, Mined)]
+    miners = [s for s in submissions if isinstance(s, Mined) and s.gradient is not None]
+    unread = [s for s in submissions if s.unavailable]
     merged: State = {name: torch.zeros(shape) for name, shape in job.shapes.items()}
     left_out: Mapping[int, str] = {}
     passes: Mapping[int, int] = {}
@@ -228,7 +229,7 @@ def _merge_split(
     if epoch is not None:
         if job.spec.butterfly and shares is None:
             raise ValueError("the merge of a job with a butterfly needs its shares")
-        found = merge_stages(job, epoch, miners, stakes, shares)
+        found = merge_stages(job, epoch, miners, stakes, shares, unread)
         shared = found.shared if job.spec.butterfly else None
         merged, left_out = found.merged, found.left_out
         passes, factors = found.passes, found.factors_ppm

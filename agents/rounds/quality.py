@@ -19,11 +19,18 @@ from agents.pipeline.credit import PPM
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.passes import counted
 from agents.rounds.mined import Mined
+from agents.rounds.submissions import Submission
 
 
-def samples_that_count(epoch: Epoch, miners: Sequence[Mined]) -> dict[int, tuple[int, ...]]:
-    """By miner, as `counted`. `miners`: all whose artefacts are good."""
-    return counted(epoch, {m.reveal.node: m.log for m in miners})
+def samples_that_count(epoch: Epoch, revealed: Sequence[Submission]) -> dict[int, tuple[int, ...]]:
+    """By miner whose artefacts are good, as `counted`. `revealed`: all that revealed."""
+    logs = {m.reveal.node: m.log for m in _readable(revealed)}
+    return counted(epoch, logs, [m.reveal.node for m in revealed if m.unavailable])
+
+
+def _readable(revealed: Sequence[Submission]) -> list[Mined]:
+    """Those whose log is good, and of whom all can be had that was asked for."""
+    return [m for m in revealed if isinstance(m, Mined) and m.log and not m.unavailable]
 
 
 def judged(
@@ -47,11 +54,13 @@ class Outlier:
     accuser: int
 
 
-def outliers(job: JobContext, epoch: Epoch, miners: Sequence[Mined]) -> dict[int, Outlier]:
-    """The miners, ascending, whose pay the score `clasp` cuts; none in a job of another score."""
+def outliers(job: JobContext, epoch: Epoch, revealed: Sequence[Submission]) -> dict[int, Outlier]:
+    """The miners, ascending, whose pay the score `clasp` cuts; none in a job of another score.
+    `revealed`: all that revealed."""
     if not isinstance(job.score, ClaspScore):
         return {}
-    samples = samples_that_count(epoch, miners)
+    samples = samples_that_count(epoch, revealed)
+    miners = _readable(revealed)
     found = judged(job, epoch, miners, samples)
     cut = {node: one for node, one in found.items() if one.factor_ppm < PPM}
     by = accusers(path_losses(epoch, miners, samples), cut)

@@ -152,8 +152,7 @@ class Sharing:
     ) -> str | None:
         stage = epoch.stage_of(node)
         assert stage is not None
-        there = [one for one in mined if one.log is not None]
-        passes = {n: len(done) for n, done in samples_that_count(epoch, there).items()}
+        passes = {n: len(done) for n, done in samples_that_count(epoch, mined).items()}
         contributors = contributors_of(job, epoch, stage, passes)
         pieces = {reveal.node: one for reveal, one in self._pieces.items()}
         rows = [row for one in contributors if (row := pieces[one].row) is not None]

@@ -29,6 +29,7 @@ from agents.pipeline.shards import flat, merge_shard
 from agents.rounds.mined import Mined
 from agents.rounds.quality import judged, samples_that_count
 from agents.rounds.shares import Shared, Shares, share
+from agents.rounds.submissions import Submission
 from agents.training.state import State
 
 
@@ -69,11 +70,12 @@ def merge_stages(
     miners: Sequence[Mined],
     stakes: Mapping[int, int] | None,
     shares: Shares | None = None,
+    unread: Sequence[Submission] = (),
 ) -> Stagewise:
     """Merge each stage. `miners`: all whose artefacts are good, ascending; `stakes` as `merge`.
-    `shares`: where the job has a butterfly."""
+    `shares`: where the job has a butterfly. `unread`: of whom something can't be had."""
     assert job.slices is not None and job.spec.pipeline is not None
-    samples = samples_that_count(epoch, miners)
+    samples = samples_that_count(epoch, [*miners, *unread])
     passes = {node: len(done) for node, done in samples.items()}
     quorum, shared = quorum_of(job), list[Shared]()
     merged: State = {}

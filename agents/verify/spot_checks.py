@@ -138,8 +138,7 @@ def _miners_to_check(inputs: RoundInputs) -> dict[int, list[str]]:
     for node in inputs.flagged & set(miners):
         reasons.setdefault(node, []).append("identical content")
     assert inputs.plan.epoch is not None
-    mined = [s for s in inputs.submissions if isinstance(s, Mined) and s.gradient is not None]
-    for node, outlier in outliers(inputs.job, inputs.plan.epoch, mined).items():
+    for node, outlier in outliers(inputs.job, inputs.plan.epoch, inputs.submissions).items():
         z = max(outlier.judgement.stage_z, outlier.judgement.overall_z) / MILLI
         reasons.setdefault(node, []).append(f"its samples lose more than others', z {z:.1f}")
         if outlier.accuser != node:

@@ -298,11 +298,15 @@ def drawn(sample: int, way: tuple[int, ...]) -> Collection[int]:
 
 @cache
 def each_paid(
-    does: Does, rule: bool = True, late: int | None = None, fixed: bool = False
+    does: Does,
+    rule: bool = True,
+    late: int | None = None,
+    fixed: bool = False,
+    dead: bool = False,
 ) -> dict[int, float]:
     """Pay by miner. `rule`: that of `passes.py`; else each log's own count is paid. `late`: a miner
-    whose payload and log are left out. `fixed`: without `unclaimed.py`, so those whose passes count
-    share all of the pot."""
+    whose payload and log are left out, though it revealed; if `dead`, as if it had not. `fixed`:
+    without `unclaimed.py`, so those whose passes count share all of the pot."""
     done: dict[int, set[int]] = {m: set() for m in MINERS}
     for sample, asked in enumerate(ASKED):
         for miner in does(sample, tuple(order[0] for order in asked)):
@@ -310,7 +314,7 @@ def each_paid(
     if late is not None:
         done[late].clear()
     logs = {miner: log_of(miner, samples) if samples else None for miner, samples in done.items()}
-    found = counted(EPOCH, logs)
+    found = counted(EPOCH, logs, () if late is None or dead else (late,))
     worth = {m: len(found[m]) if rule else log.backward_passes for m, log in logs.items() if log}
     parts = {miner + 1: PPM * number for miner, number in worth.items()}  # the chain counts from 1
     if rule and not fixed:
@@ -856,13 +860,10 @@ def test_proposer_leaves_a_rival_out_as_late__what_it_would_have_had_is_nobodys(
             assert beside == pytest.approx(-honest[rival], abs=0.01)
 
 
-def test_proposer_leaves_a_rival_out_whose_samples_friends_did__they_are_paid_for_this_work() -> (
-    None
-):
+def test_proposer_leaves_a_rival_out_whose_samples_friends_did__they_count_for_nobody() -> None:
     """Two senders of five hand the rival's samples to the next of its stage, a friend among them,
-    and the proposer leaves the rival out. Then theirs is the drawn way. What the friend is paid
-    more is the pay of what it did, which costs it half. Verifiers who had the payload in time
-    don't attest, so the proposer may lose its cut."""
+    and the proposer leaves the rival out. It revealed, so it was there. Control: were it not, the
+    way of those samples would be the friend's."""
     rival, *mates = STAGES[2]
     friends = (*STAGES[1][:2], mates[0])
 
@@ -871,11 +872,34 @@ def test_proposer_leaves_a_rival_out_whose_samples_friends_did__they_are_paid_fo
             return way
         return [*way[:2], ASKED[sample][2][1], *way[3:]]
 
-    honest, found = each_paid(drawn), each_paid(does, late=rival)
-    more = sum(found[miner] - honest[miner] for miner in friends)
-    done = found[mates[0]] - honest[mates[0]]
-    assert sum(found[m] - honest[m] for m in STAGES[1][:2]) == 0 and 0 < done < 0.2 * PAY
-    assert won("the same, and senders had a friend do its samples", more - done * COST / PAY) < 4
+    honest = each_paid(drawn)
+    for dead in (True, False):
+        found = each_paid(does, late=rival, dead=dead)
+        more = sum(found[miner] - honest[miner] for miner in friends)
+        done = found[mates[0]] - honest[mates[0]]
+        senders = sum(found[m] - honest[m] for m in STAGES[1][:2])
+        profit = more - max(0, done) * COST / PAY
+        if dead:
+            assert senders == 0 and 0 < done < 0.2 * PAY
+            assert 1 < won("and senders had a friend do its samples, it counts as dead", profit) < 4
+        else:
+            assert senders < 0 == done
+            assert won("and senders had a friend do its samples", profit) < -0.2 * PAY
+
+
+def test_who_reveals_and_shows_nothing_costs_others_as_much_as_itself() -> None:
+    """It takes no sample, and withholds its payload: others did its samples for nothing, and who
+    had handed them over is not paid either. One that shows a log of a single step costs as much."""
+
+    def does(sample: int, way: tuple[int, ...]) -> Collection[int]:
+        return [ASKED[sample][2][1] if m == GRIEFER else m for m in way]
+
+    found = each_paid(does, late=GRIEFER)
+    change = {miner: paid - each_paid(drawn)[miner] for miner, paid in found.items()}
+    lost = change.pop(GRIEFER)
+    assert won("a miner reveals and shows nothing", lost + COST) < -0.3 * PAY
+    assert sum(change.values()) == pytest.approx(lost, abs=0.01)
+    assert {miner for miner, moved in change.items() if moved} <= {*STAGES[1]}
 
 
 # -- the log, rewritten once the audit's seed is known --------------------------------------------

@@ -148,6 +148,22 @@ def test_a_miner_without_a_step_is_not_there(absent: MinerLog | None) -> None:
     assert counted(EPOCH, logs) == {1: (), 3: (FIRST,), 4: (FIRST,)}
 
 
+def test_who_revealed_and_shows_nothing_was_there_and_did_nothing() -> None:
+    """Miner 1 is the first of the sample. What 3 did in its place counts for nobody, and 4, who is
+    behind the one that follows it, is not beside the break."""
+    logs = {3: did({FIRST}, 3), 4: did({FIRST}, 4)}
+    assert counted(EPOCH, logs) == {3: (FIRST,), 4: (FIRST,)}
+    assert counted(EPOCH, logs, [1]) == {3: (), 4: (FIRST,)}
+    # The last stage's first candidate shows nothing: who had handed it the sample is beside it.
+    both = {1: did({FIRST}, 1), 5: did({FIRST}, 5)}
+    assert counted(EPOCH, both, [4]) == {1: (), 5: ()}
+    assert counted(EPOCH, {**both, 4: did({FIRST}, 4)}, [4]) == {1: (FIRST,), 4: (FIRST,), 5: ()}
+
+
+def test_a_stage_of_which_nobody_shows_a_log_voids_the_epoch_whoever_revealed() -> None:
+    assert counted(EPOCH, {1: did({FIRST}, 1)}, [4, 5]) == {1: ()}
+
+
 def test_where_nobody_of_a_stage_is_there_no_sample_counts() -> None:
     assert counted(EPOCH, {1: did({*EPOCH.samples}, 1)}) == {1: ()}
 
