@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts a dishonest agent: `python -m tests.e2e.dishonest ROLE MODULE --config FILE`.
+"""Starts an agent that is not ours, a liar or a slow one:
+`python -m tests.e2e.dishonest ROLE MODULE --config FILE`.
 
 The module is imported only after the environment that torch needs has been set.
 """
