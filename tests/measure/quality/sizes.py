@@ -29,11 +29,17 @@ from tests.measure.quality.trainer import Trainer
 SECTION = "sizes"  # of docs/quality.json
 WIDTHS = (64, 128, 208)
 CENTRAL = ("muon-tuned", "muon-x3", "adamw-tuned")
-ROWS = (*CENTRAL, "sparse-muon", "cells-muon", "cells-muon-quarter")
+ROWS = (*CENTRAL, "sparse-muon", "cells-muon", "cells-muon-long", "cells-muon-quarter")
 _METHODS = {
     **METHODS,
     # Where a run is longer than the one that `muon-tuned` was tuned on, a lower rate is better.
     "muon-x3": replace(METHODS["muon"], inner=("muon", {"lr_ratio": 3.0})),
+    # What a job of 600 steps was given (`job.py`), where `cells-muon` was tuned on 200.
+    "cells-muon-long": replace(
+        METHODS["cells-muon"],
+        outer_lr=6.0,
+        inner=("muon", {"lr_ratio": 5.0, "momentum": 0.9}),
+    ),
 }
 STEPS, SEED = 100, 0
 PER_PARAMETER = 4  # tokens, where they are in proportion
