@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from agents.jobs.riders import RIDERS_EARN
 from agents.mechanisms.codec import Codec, LinearCodec, SupportCodec, ratio
 from agents.mechanisms.codec import get as get_codec
 from agents.mechanisms.codec.cells import Cells
@@ -446,9 +447,8 @@ def _riding(spec: JobSpec, verification: Verification) -> list[str]:
         )
     if spec.score == "alignment" and not verification.redone:
         found.append(
-            f"{unseen} pays nothing for past merged updates as they are, but a node that adapts "
-            "their form earned up to 1.26 of an honest one without training, and up to 5.4 under "
-            "noise like DP's; admit nodes that you know"
+            f"{unseen} pays nothing for past merged updates as they are, but who trains nothing "
+            f"and adapts their form earns {RIDERS_EARN}; admit nodes that you know"
         )
     if spec.score == "batches" and not verification.redone:
         found.append(

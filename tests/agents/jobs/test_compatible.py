@@ -9,6 +9,7 @@ import pytest
 
 from agents.jobs.compatible import _riding, _small_shapes
 from agents.jobs.job import JobContext, mechanism
+from agents.jobs.riders import RIDERS_EARN
 from agents.mechanisms import codec as codecs
 from agents.mechanisms import mode, verify
 from agents.storage.embedded import EmbeddedStore
@@ -271,7 +272,7 @@ def test_weak_choices_are_warned_of(tiny: HonestRound, changes: dict[str, Any], 
     ("changes", "cure", "words"),
     [
         (LOCAL, REDONE, "pays a node that resends past merged updates"),
-        ({**LOCAL, "score": "alignment"}, REDONE, "up to 1.26 of an honest one"),
+        ({**LOCAL, "score": "alignment"}, REDONE, f"adapts their form earns {RIDERS_EARN};"),
     ],
 )
 def test_scores_that_riders_like_are_warned_of(
