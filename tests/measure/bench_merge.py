@@ -41,6 +41,16 @@ EXTRA_GOAL_MB = 100.0
 SCORED, HISTORY = (128, 1_000_000), 8
 SCORED_LARGE = (128, 100_000_000)
 SCORING_GOAL = 2.0  # merges
+SCORED_BESIDE = (  # all rules but geometric_mean, the slowest
+    "median",
+    "multi_krum",
+    "trimmed_mean",
+    "geometric_median",
+    "centred_clipping",
+    "norm_clip",
+    "demo_sign",
+    "mean",
+)
 _TENSOR = 1_000_000
 
 Call = Callable[[], object]
@@ -85,8 +95,8 @@ def scoring(nodes: int, elements: int, repeats: int) -> dict[tuple[str, str], fl
     payloads = _overlapping(nodes + HISTORY, elements)
     known, payloads = payloads[:HISTORY], payloads[HISTORY:]
     evidence = Evidence(payloads[0], (1_000,) * nodes, known=tuple(known))
-    _warm(compiled.MiddleOf(nodes))  # else a first, slower call may be of one of them only
-    merges = {name: merge_rules.get(name)() for name in ("median", "multi_krum")}
+    _built_as_in_an_agent(nodes, elements)
+    merges = {name: merge_rules.get(name)() for name in SCORED_BESIDE}
     scores = {name: score_rules.get(name)() for name in ("shares", "alignment")}
     calls: dict[str, Call] = {
         **{name: lambda rule=rule: rule(payloads) for name, rule in merges.items()},  # type: ignore[misc]
@@ -100,6 +110,16 @@ def scoring(nodes: int, elements: int, repeats: int) -> dict[tuple[str, str], fl
         for name, call in calls.items():
             least[name] = min(least[name], cpu_ms(call))
     return {(score, merge): least[score] / least[merge] for score in scores for merge in merges}
+
+
+def _built_as_in_an_agent(nodes: int, elements: int) -> None:
+    """Builds what an agent's merges of this size use: else it is built while one is measured."""
+    _warm(None)
+    bad = int(FRACTION * nodes)
+    if nodes * elements >= compiled.PAYS and compiled.available():
+        compiled.warm(compiled.MiddleOf(nodes))
+        compiled.warm(compiled.MeanOfRanks(nodes, bad, nodes - bad))
+        compiled.warm(compiled.MeanOfRanks(nodes, 0, nodes))
 
 
 @dataclass(frozen=True)
