@@ -116,7 +116,7 @@ def _built_as_in_an_agent(nodes: int, elements: int) -> None:
     """Builds what an agent's merges of this size use: else it is built while one is measured."""
     _warm(None)
     bad = int(FRACTION * nodes)
-    if nodes * elements >= compiled.PAYS and compiled.available():
+    if nodes <= compiled.MOST and nodes * elements >= compiled.PAYS and compiled.available():
         compiled.warm(compiled.MiddleOf(nodes))
         compiled.warm(compiled.MeanOfRanks(nodes, bad, nodes - bad))
         compiled.warm(compiled.MeanOfRanks(nodes, 0, nodes))

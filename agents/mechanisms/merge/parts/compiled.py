@@ -29,6 +29,9 @@ from agents.mechanisms.rows import Payload
 # worth a call of the kernel.
 PAYS = 1 << 27
 SMALLEST = 1 << 15
+MOST = 32
+"""Payloads of a merge that is compiled. At 32 a kernel takes a third of the eager code's time, at
+48 as long or longer, at 128 twice as long (`docs/merging.md`)."""
 # What a kernel is given at once: its intermediate rows then stay in the cache.
 _PIECE = 1 << 17
 _OPTIONS: dict[str, Any] = {
@@ -176,7 +179,8 @@ def _kernel(payloads: Sequence[Payload], recipe: Recipe) -> Kernel | None:
     with _lock:
         if recipe in _kernels:
             return _kernels[recipe]
-        if len(payloads) * sum(tensor.numel() for tensor in tensors) < PAYS or not available():
+        size = len(payloads) * sum(tensor.numel() for tensor in tensors)
+        if size < PAYS or len(payloads) > MOST or not available():
             return None
         _kernels[recipe] = None
     threading.Thread(target=warm, args=(recipe,), name="merge-compiler", daemon=True).start()

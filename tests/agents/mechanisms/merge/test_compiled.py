@@ -62,6 +62,16 @@ def test_small_merges_start_no_compiler(monkeypatch):
     assert compiled._kernels == {}
 
 
+def test_merges_of_many_payloads_start_no_compiler(monkeypatch):
+    """A kernel for so many takes longer than eager code."""
+    monkeypatch.setattr(compiled, "PAYS", 10)
+    monkeypatch.setattr(compiled, "available", lambda: True)
+    monkeypatch.setattr(compiled, "warm", lambda recipe: pytest.fail("compiled"))
+    rows = [payload(*range(9))] * (compiled.MOST + 1)
+    assert merge_rules.get("median")()(rows)["a"].tolist() == list(range(9))
+    assert compiled._kernels == {}
+
+
 def test_a_large_merge_compiles_behind_the_callers_back(monkeypatch):
     started, release = threading.Event(), threading.Event()
 
