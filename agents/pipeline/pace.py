@@ -15,9 +15,9 @@ weights, in whole numbers. Of each round's miners:
 - All miners' median is of pace times cost, where a sample's cost differs from stage to stage, over
   the cost of the stage. So most of one stage can't make the others of it look slow: that takes most
   of all miners. Costs are reckoned from the model's form (`agents.training.slices.products`). Where
-  they are wrong, most of a stage can make the others of it look slower by as much. Being the lower
-  of two, the usual pace is never above the stage's own median, so nobody is slow for its stage's
-  cost, nor where all machines of a stage are slow.
+  a stage costs more than is reckoned, by half or more, most of it can make the others look slow.
+  Being the lower of two, the usual pace is never above the stage's own median, so nobody is slow
+  for its stage's cost, nor where all machines of a stage are slow.
 - Whoever has two thirds of the usual pace has a throughput of 1. No statement can be checked, and a
   higher one then buys nothing: neither whoever makes it, nor its friends by making it usual.
 - Slower miners get fewer samples, which is what shortens an epoch. The square makes that about

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The merge rule `weighted_mean`: a mean in which who did twice the work counts twice.
 
-For the stages of a split model. IOTA's primer (section 3) weighs a miner's update by its batches:
-the divisor is B_eff, the sum of B_i over the contributors. B_i is here the number of a miner's
-backward passes that count, which follows from everybody's logs and from the draw. So no miner can
-state one, and a pass that was not done is found like any other lie.
+For the stages of a split model. IOTA's primer (section 2.1) counts an effective batch size B_eff,
+the sum of the batches B_i of a stage's contributors. A mean that weighs each by its B_i has B_eff
+as its divisor. B_i is here the number of a miner's backward passes that count, which follows from
+everybody's logs and from the draw. So no miner can state one, and a pass that was not done is found
+like any other lie.
 
 Products with whole numbers are exact in float64. They are added in node order, divided once and
 rounded once, so the bits are the same on any hardware. One node that lies can move the mean as far
