@@ -32,7 +32,6 @@ from agents.mechanisms import merge
 from agents.pipeline.lots import shuffled
 
 MAX_MINERS = 512
-WEIGHTED_MEAN = "weighted_mean"
 Span = tuple[int, int]
 Delivered = Mapping[tuple[int, int], Tensor]
 """Merged shards by (owner, shard): fp32 [length of the shard]."""
@@ -111,7 +110,7 @@ class Butterfly:
 class Rule:
     """How a shard is merged: by any merge rule of the mechanisms."""
 
-    name: str = WEIGHTED_MEAN
+    name: str = "weighted_mean"
     options: Mapping[str, Any] | None = None
 
     def __call__(self, rows: Sequence[Tensor], batches: Sequence[int]) -> Tensor:

@@ -179,7 +179,8 @@ def boast_where_machines_differ(staff: Sequence[int], most: float) -> list[float
         lots = random.Random(seed)
         slower = {miner: lots.uniform(1, most) for miner in MINERS}
         truth = play(states=slower.__getitem__)
-        lie = play(states=lambda m, s=slower: s[m] / (1000 if m in friends else 1))  # type: ignore[misc]
+        told = {m: time / (1000 if m in friends else 1) for m, time in slower.items()}
+        lie = play(states=told.__getitem__)
         name = f"{len(friends)} of 25 seats boast, machines are 1 to {most} times as slow"
         profits.append(won(name, lie, friends, truth))
     return profits

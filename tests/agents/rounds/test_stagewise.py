@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from agents.pipeline.credit import PPM
 from agents.protocol.numbers import UNCLAIMED
 from agents.rounds.mined import Mined
 from agents.rounds.outcome import Outcome
+from agents.rounds.report import UNAVAILABLE
 from agents.storage.embedded import EmbeddedStore
 from agents.training.state import State, apply_outer
 from tests.stage.memory.mined_round import MINERS, PIPELINE, MinedRound, make_mined_round
@@ -79,6 +81,45 @@ def test_what_others_did_in_the_place_of_one_that_died_counts(tmp_path: Path) ->
     alone = make_mined_round(EmbeddedStore(tmp_path / "store"), died=(2,), batches_per_round=6)
     outcome = alone.compute(alone.honest())
     assert passes(outcome)[8] == 6 and sum(passes(outcome).values()) == 3 * 6
+
+
+def test_what_others_did_in_the_place_of_one_that_reveals_and_shows_nothing_is_nobodys(
+    tmp_path: Path,
+) -> None:
+    """It never worked. Those who handed its samples to its mate, and the mate, are not paid for
+    them; the last stage is not beside the break."""
+    alone = make_mined_round(EmbeddedStore(tmp_path / "store"), died=(2,), batches_per_round=6)
+    assert alone.plan.epoch is not None
+    lost = set(alone.plan.epoch.due(2))
+    place = next(place for place, stage in enumerate(stages(alone)) if 2 in stage)
+    (mate,) = {*stages(alone)[place]} - {2}
+    assert lost and len(lost) < 6
+    honest = alone.honest()
+    silent = replace(honest[0].reveal, node=2)
+    shown = Mined(silent, None, f"{UNAVAILABLE}not found", place)
+    outcome = alone.compute(sorted([*honest, shown], key=lambda one: one.reveal.node))
+    found = passes(outcome)
+    assert found[2] == 0 and found[mate] == 6 - len(lost)
+    for at, stage in enumerate(stages(alone)):
+        if at != place:
+            kept = 6 - len(lost) if at == place - 1 else 6
+            assert sum(found[node] for node in stage) == kept
+    assert outcome.paid()[UNCLAIMED] == (18 - sum(found.values())) * PPM
+
+
+def test_a_log_that_a_proposer_calls_late_counts_for_nobody_though_it_is_at_hand(
+    mined: MinedRound,
+) -> None:
+    """As who attests or audits such a result puts it: the payload taken away, the log there."""
+    gone = stages(mined)[1][0]
+    late = [
+        replace(one, gradient=None, reason=UNAVAILABLE) if one.reveal.node == gone else one
+        for one in mined.honest()
+    ]
+    without = [*mined.honest(without=(gone,)), mined.submit(gone, missing="trace")]
+    found = mined.compute(late), mined.compute(sorted(without, key=lambda one: one.reveal.node))
+    assert passes(found[0]) == passes(found[1]) and passes(found[0])[gone] == 0
+    assert found[0].paid() == found[1].paid()
 
 
 def test_too_few_passes_are_not_merged_and_their_stage_keeps_its_weights(tmp_path: Path) -> None:
