@@ -11,6 +11,9 @@ from __future__ import annotations
 import math
 
 NANO = 1_000_000_000
+# Nats per token: a mean loss over tokens in fp32 is rounded otherwise by another machine, by a few
+# millionths of it; a LossScore is the difference of two.
+LOSS_TOLERANCE = 1e-4
 # A loss of a million nats is ruin, whatever its digits; it also fits every integer a record holds.
 _MOST = 1_000_000.0
 

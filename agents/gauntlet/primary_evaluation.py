@@ -39,9 +39,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from agents.gauntlet.loss_score import NANO, loss_score, step, to_nano
+from agents.gauntlet.cells import Cells, Values
+from agents.gauntlet.loss_score import loss_score, step, to_nano
 from agents.gauntlet.public_part import PublicPart
-from agents.gauntlet.ratings import MICRO
 from agents.jobs.job import JobContext
 from agents.jobs.outer_step import weights_of
 from agents.mechanisms.merge import MergeRefused
@@ -55,11 +55,6 @@ from agents.training.norms import norm
 from agents.training.rng import derive_key, raw_words
 from agents.training.state import PayloadError, State, apply_outer
 
-Values = NDArray[np.float64]
-
-# Nats per token: a mean loss over tokens in fp32 is rounded otherwise by another machine, by a few
-# millionths of it; a LossScore is the difference of two.
-LOSS_TOLERANCE = 1e-4
 _BLOCK = 256  # words drawn at once
 _TOO_SHORT = 1e-30  # of the wanted norm: stretching by more would leave the range of fp32
 
@@ -79,58 +74,6 @@ class Measured:
     shown: int | None = None
     reason: str = ""
     unsure: int = 0
-
-
-class _Cells:
-    """The runs of tokens on which a node's work is looked for: its assigned ones, then the extra.
-
-    Each sequence is cut into `runs` runs, as equal as can be; a run is a cell.
-    """
-
-    def __init__(
-        self, assigned: Sequence[Tensor], extra: Sequence[Tensor], options: Gauntlet
-    ) -> None:
-        self.batches = (*assigned, *extra)
-        self._runs, self._extra = options.runs, options.extra if extra else 0
-        self._assigned = sum(len(batch) * self._cut(batch) for batch in assigned)
-
-    def __bool__(self) -> bool:
-        return self._assigned > 0
-
-    def _cut(self, batch: Tensor) -> int:
-        return min(self._runs, batch.shape[1] - 1)
-
-    def means(self, losses: Sequence[Values]) -> Values:
-        """Each cell's mean loss, from the losses [batch, seq] of every token."""
-        parts = [
-            np.stack([run.mean(axis=1) for run in np.array_split(part, self._cut(batch), axis=1)])
-            for part, batch in zip(losses, self.batches, strict=True)
-        ]
-        return np.concatenate([part.T.ravel() for part in parts])
-
-    def assigned_mean(self, values: Values) -> float:
-        """The mean over the assigned cells."""
-        return float(values[: self._assigned].mean())
-
-    def shown(self, leads: Values) -> int:
-        """The work that leads beyond the usual show, -1..1 in millionths, rounded down.
-
-        The share of cells that lead less the share that lag, of the assigned ones and of the extra
-        ones, weighted by how many batches of either a node may train on.
-        """
-        signs = np.sign(np.round(leads * NANO)).astype(np.int64)
-        return self._weighted(signs)
-
-    def unsure(self, leads: Values) -> int:
-        """What `shown` may differ by where the losses of cells differ by LOSS_TOLERANCE."""
-        return 2 * self._weighted((np.abs(leads) <= LOSS_TOLERANCE).astype(np.int64)) + 2
-
-    def _weighted(self, signs: NDArray[np.int64]) -> int:
-        own, more = signs[: self._assigned], signs[self._assigned :]
-        total = int(own.sum()) * MICRO // own.size
-        if more.size:
-            total += self._extra * (int(more.sum()) * MICRO // more.size)
-        return total // (1 + self._extra)
 
 
 @dataclass(frozen=True)
@@ -157,7 +100,7 @@ class Yardstick:
         self, sent: Mapping[int, State], progress: Callable[[int], None] = lambda node: None
     ) -> dict[int, Measured]:
         """The scores of these nodes' decoded payloads, by node. `progress`: hears each node."""
-        own = {node: _Cells(self.assigned(node), self.extra(node), self.options) for node in sent}
+        own = {node: Cells(self.assigned(node), self.extra(node), self.options) for node in sent}
         before = {node: self._cells(self.before, cells) for node, cells in own.items() if cells}
         random_before = self._loss(self.before, self.random)
         random: dict[int, float] = {}
@@ -252,7 +195,7 @@ class Yardstick:
     def _loss(self, state: State, batches: Sequence[Tensor]) -> float:
         return validation_loss(self.job.net(self.device), state, batches)
 
-    def _cells(self, state: State, cells: _Cells) -> Values:
+    def _cells(self, state: State, cells: Cells) -> Values:
         losses = token_losses(self.job.net(self.device), state, cells.batches)
         return cells.means([part.cpu().numpy() for part in losses])
 

@@ -21,8 +21,8 @@ from agents.gauntlet.fast_evaluation import (
     check_nodes,
     step_size,
 )
-from agents.gauntlet.loss_score import NANO
-from agents.gauntlet.primary_evaluation import LOSS_TOLERANCE, Measured, Yardstick, median_norm
+from agents.gauntlet.loss_score import LOSS_TOLERANCE, NANO
+from agents.gauntlet.primary_evaluation import Measured, Yardstick, median_norm
 from agents.gauntlet.record import NodeScore, ScoreRecord
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.scores import Consensus

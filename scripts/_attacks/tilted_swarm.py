@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from agents.gauntlet.loss_score import NANO
-from agents.gauntlet.primary_evaluation import LOSS_TOLERANCE, Measured
+from agents.gauntlet.loss_score import LOSS_TOLERANCE, NANO
+from agents.gauntlet.primary_evaluation import Measured
 from agents.gauntlet.ratings import MICRO
 from agents.gauntlet.remeasure import SURE
 from scripts._attacks.gauntlet_swarm import GauntletSwarm

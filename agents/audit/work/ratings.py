@@ -24,8 +24,8 @@ from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
 from agents.gauntlet.draw import round_seed
 from agents.gauntlet.fast_evaluation import Checked, Facts, check_nodes, step_size
-from agents.gauntlet.loss_score import NANO
-from agents.gauntlet.primary_evaluation import LOSS_TOLERANCE, Measured, Yardstick, median_norm
+from agents.gauntlet.loss_score import LOSS_TOLERANCE, NANO
+from agents.gauntlet.primary_evaluation import Measured, Yardstick, median_norm
 from agents.gauntlet.record import MAX_RECORD_BYTES, NodeScore, RecordError, ScoreRecord
 from agents.gauntlet.record_chain import LOOK_BACK, breach
 from agents.gauntlet.remeasure import denied

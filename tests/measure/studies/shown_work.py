@@ -22,8 +22,8 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from agents.gauntlet import primary_evaluation
-from agents.gauntlet.primary_evaluation import Values, Yardstick
+from agents.gauntlet.cells import Cells, Values
+from agents.gauntlet.primary_evaluation import Yardstick
 from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import Ranges
 from scripts._attacks.gauntlet_swarm import GauntletSwarm
@@ -31,7 +31,7 @@ from tests.measure.studies.gauntlet_pay import BATCHES, CASES, JOBS
 from tests.stage.memory.gauntlet_run import SPEC, allowed
 
 _drawn = Yardstick._drawn
-_shown = primary_evaluation._Cells.shown
+_shown = Cells.shown
 
 
 class Watched:
@@ -50,7 +50,7 @@ class Watched:
             self.batches.append((node, [by_bytes[one.numpy().tobytes()] for one in found]))
         return found
 
-    def show(self, cells: primary_evaluation._Cells, leads: Values) -> int:
+    def show(self, cells: Cells, leads: Values) -> int:
         self.leads.append(leads[: cells._assigned])
         return _shown(cells, leads)
 
@@ -87,9 +87,7 @@ def played(job: str, rounds: int) -> Sequence[str]:
             seen = Watched()
             with (
                 patch.object(Yardstick, "_drawn", lambda *given, seen=seen: seen.draw(*given)),
-                patch.object(
-                    primary_evaluation._Cells, "shown", lambda *given, seen=seen: seen.show(*given)
-                ),
+                patch.object(Cells, "shown", lambda *given, seen=seen: seen.show(*given)),
             ):
                 market.round()
             for node, early, leads in seen.by_batch():
