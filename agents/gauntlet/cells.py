@@ -21,35 +21,61 @@ Values = NDArray[np.float64]
 
 
 class Cells:
-    """The runs of tokens on which a node's work is looked for: its assigned ones, then the extra.
+    """The runs of tokens on which a node's work is looked for, those of one part after another's.
 
-    Each sequence is cut into `runs` runs, as equal as can be; a run is a cell.
+    Each sequence is cut into `runs` runs, as equal as can be; a run is a cell. Sequences take turns
+    between the parts of the model (`agents.gauntlet.model_parts`): row r of batch i is for part
+    (first + i + r) modulo `parts`.
+
+    Attributes:
+        part, batch: of each cell, int64; batches are counted from the first assigned one on.
     """
 
     def __init__(
-        self, assigned: Sequence[Tensor], extra: Sequence[Tensor], options: Gauntlet
+        self,
+        assigned: Sequence[Tensor],
+        extra: Sequence[Tensor],
+        options: Gauntlet,
+        parts: int = 1,
+        first: int = 0,
     ) -> None:
-        self.batches = (*assigned, *extra)
         self._runs, self._extra = options.runs, options.extra if extra else 0
-        self._assigned = sum(len(batch) * self._cut(batch) for batch in assigned)
+        self._rows: list[list[Tensor]] = [[] for _ in range(parts)]
+        of_part, of_batch = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for part, found in enumerate(self._rows):
+            for index, batch in enumerate((*assigned, *extra)):
+                rows = batch[(part - first - index) % parts :: parts]
+                if len(rows):
+                    found.append(rows)
+                    count = len(rows) * self._cut(rows)
+                    of_part.append(np.full(count, part))
+                    of_batch.append(np.full(count, index))
+        self.part: NDArray[np.int64] = np.concatenate(of_part)
+        self.batch: NDArray[np.int64] = np.concatenate(of_batch)
+        self._more = self.batch >= len(assigned)
 
     def __bool__(self) -> bool:
-        return self._assigned > 0
+        return not self._more.all()
 
-    def _cut(self, batch: Tensor) -> int:
-        return min(self._runs, batch.shape[1] - 1)
+    def _cut(self, rows: Tensor) -> int:
+        return min(self._runs, rows.shape[1] - 1)
 
-    def means(self, losses: Sequence[Values]) -> Values:
-        """Each cell's mean loss, from the losses [batch, seq] of every token."""
-        parts = [
-            np.stack([run.mean(axis=1) for run in np.array_split(part, self._cut(batch), axis=1)])
-            for part, batch in zip(losses, self.batches, strict=True)
+    def rows(self, part: int) -> Sequence[Tensor]:
+        """The sequences of a part: int64 [rows, seq + 1] of each batch that has some."""
+        return self._rows[part]
+
+    def means(self, losses: Sequence[Sequence[Values]]) -> Values:
+        """Each cell's mean loss, from the losses [rows, seq] of every token of each part's rows."""
+        found = [
+            np.stack([run.mean(axis=1) for run in np.array_split(loss, self._cut(rows), axis=1)])
+            for part, its_losses in enumerate(losses)
+            for loss, rows in zip(its_losses, self._rows[part], strict=True)
         ]
-        return np.concatenate([part.T.ravel() for part in parts])
+        return np.concatenate([cells.T.ravel() for cells in found])
 
     def assigned_mean(self, values: Values) -> float:
         """The mean over the assigned cells."""
-        return float(values[: self._assigned].mean())
+        return float(values[~self._more].mean())
 
     def shown(self, leads: Values) -> int:
         """The work that leads beyond the usual show, -1..1 in millionths, rounded down.
@@ -65,7 +91,7 @@ class Cells:
         return 2 * self._weighted((np.abs(leads) <= LOSS_TOLERANCE).astype(np.int64)) + 2
 
     def _weighted(self, signs: NDArray[np.int64]) -> int:
-        own, more = signs[: self._assigned], signs[self._assigned :]
+        own, more = signs[~self._more], signs[self._more]
         total = int(own.sum()) * MICRO // own.size
         if more.size:
             total += self._extra * (int(more.sum()) * MICRO // more.size)

@@ -3,7 +3,10 @@
 
 LossScore is `agents.gauntlet.loss_score`'s. The rules this file adds:
 
-- The part of a payload in the span of the newest merged updates is taken out before it is measured
+- Where work is paid, an update is measured by its parts (`agents.gauntlet.model_parts`): each of
+  a node's sequences with one of them alone, so that who trains the output layer only shows no more
+  than that.
+- What a part has in the span of the newest merged updates is taken out before it is measured
   (`agents.gauntlet.public_part`): it took no work.
 - The step is the job's merge of that payload alone, so that signs are measured where signs are
   applied. Whatever else the merge gives is brought to the median norm of the round's payloads: a
@@ -41,6 +44,7 @@ from torch import Tensor
 
 from agents.gauntlet.cells import Cells, Values
 from agents.gauntlet.loss_score import loss_score, step, to_nano
+from agents.gauntlet.model_parts import Part, model_parts
 from agents.gauntlet.public_part import PublicPart
 from agents.jobs.job import JobContext
 from agents.jobs.outer_step import weights_of
@@ -100,11 +104,13 @@ class Yardstick:
         self, sent: Mapping[int, State], progress: Callable[[int], None] = lambda node: None
     ) -> dict[int, Measured]:
         """The scores of these nodes' decoded payloads, by node. `progress`: hears each node."""
-        own = {node: Cells(self.assigned(node), self.extra(node), self.options) for node in sent}
-        before = {node: self._cells(self.before, cells) for node, cells in own.items() if cells}
-        random_before = self._loss(self.before, self.random)
+        own = {node: self._cells(node) for node in sent}
+        untouched = [self.before] * len(self.parts)
+        before = {node: self._losses(untouched, cells) for node, cells in own.items() if cells}
+        random_before = self._loss(self.before)
         random: dict[int, float] = {}
-        falls: dict[int, dict[int, Values]] = {}  # by whose update, then by whose batches
+        partly: dict[int, Values] = {}  # the same of each part of the update
+        falls: dict[int, dict[int, Values]] = {}  # by whose update, then by whose cells
         reasons: dict[int, str] = {}
         for node, gradient in sent.items():
             progress(node)
@@ -112,36 +118,40 @@ class Yardstick:
                 reasons[node] = "no batches were assigned"
                 continue
             try:
-                after = self._after(gradient)
+                whole, apart = self._after(gradient)
             except (MergeRefused, PayloadError, ValueError) as error:
                 reasons[node] = f"the update can't be applied: {error}"
                 continue
-            random[node] = loss_score(random_before, self._loss(after, self.random))
-            falls[node] = {
-                of: losses - self._cells(after, own[of]) for of, losses in before.items()
-            }
-            finite = (np.isfinite(fall).all() for fall in falls[node].values())
-            if not (math.isfinite(random[node]) and all(finite)):
-                del random[node], falls[node]
+            score, *scores = (loss_score(random_before, self._loss(s)) for s in (whole, *apart))
+            fallen = {of: losses - self._losses(apart, own[of]) for of, losses in before.items()}
+            sound = (np.isfinite(losses).all() for losses in fallen.values())
+            if not (np.isfinite([score, *scores]).all() and all(sound)):
                 reasons[node] = "the update ruins the loss"
+                continue
+            random[node], partly[node], falls[node] = score, np.array(scores), fallen
         found = {
             node: Measured(None, None, None, reason=reason) for node, reason in reasons.items()
         }
         for node in falls:
-            leads = {q: falls[q][node] - random[q] for q in falls}
+            cells = own[node]
+            leads = {q: falls[q][node] - partly[q][cells.part] for q in falls}
             mine, others = leads.pop(node), list(leads.values())
             usual = np.median(others, axis=0) if others else np.zeros_like(mine)
-            part = _part(random[node], [random[q] for q in leads])
-            assigned = own[node].assigned_mean(falls[node][node])
-            expected = statistics.median(map(own[node].assigned_mean, others)) if others else 0.0
+            due = _due(partly[node], [partly[q] for q in leads])[cells.part]
+            expected = statistics.median(map(cells.assigned_mean, others)) if others else 0.0
             found[node] = Measured(
-                to_nano(assigned),
+                to_nano(cells.assigned_mean(falls[node][node])),
                 to_nano(random[node]),
                 to_nano(expected),
-                own[node].shown(mine - part * usual),
-                unsure=own[node].unsure(mine - part * usual),
+                cells.shown(mine - due * usual),
+                unsure=cells.unsure(mine - due * usual),
             )
         return found
+
+    def _cells(self, node: int) -> Cells:
+        """Where a node's work is looked for; the seed says with which part sequences begin."""
+        parts, first = len(self.parts), self.seed[0]
+        return Cells(self.assigned(node), self.extra(node), self.options, parts, first)
 
     def assigned(self, node: int) -> list[Tensor]:
         """At most `eval_batches` of the batches that the node was assigned, drawn by the seed."""
@@ -180,30 +190,51 @@ class Yardstick:
         )
         return [data.sequences(part) for part in np.split(rows, range(size, len(rows), size))]
 
-    def _after(self, gradient: State) -> State:
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """Those that work is looked for in; a job that pays by rank has one, the whole model."""
+        names = sorted(self.job.shapes)
+        if not self.options.pays_work:
+            return (tuple(names),)
+        return model_parts(self.job.spec.model.kind, self.job.net(self.device).model, names)
+
+    def _after(self, gradient: State) -> tuple[State, list[State]]:
+        """The model after a small step along an update, then after one along each of its parts."""
         update = self.job.merge([gradient])
         if not getattr(self.job.merge, "signs", False):
             update = brought_to(update, self.length)
-        update = self._public.without(update)
         beta = step(self.options.step_share, self.job.spec.outer_lr_at(self.plan.step))
-        return apply_outer(weights_of(self.before, self.job.shapes), update, beta)
+        weights = weights_of(self.before, self.job.shapes)
+        moved = [
+            apply_outer(weights_of(weights, part), public.without(weights_of(update, part)), beta)
+            for part, public in zip(self.parts, self._public, strict=True)
+        ]
+        whole = {name: tensor for part in moved for name, tensor in part.items()}
+        return whole, [{**weights, **part} for part in moved]
 
     @cached_property
-    def _public(self) -> PublicPart:
-        return PublicPart(self.history)
+    def _public(self) -> tuple[PublicPart, ...]:
+        """What is public of each part."""
+        return tuple(
+            PublicPart([weights_of(merged, part) for merged in self.history]) for part in self.parts
+        )
 
-    def _loss(self, state: State, batches: Sequence[Tensor]) -> float:
-        return validation_loss(self.job.net(self.device), state, batches)
+    def _loss(self, state: State) -> float:
+        return validation_loss(self.job.net(self.device), state, self.random)
 
-    def _cells(self, state: State, cells: Cells) -> Values:
-        losses = token_losses(self.job.net(self.device), state, cells.batches)
-        return cells.means([part.cpu().numpy() for part in losses])
+    def _losses(self, states: Sequence[State], cells: Cells) -> Values:
+        """Each cell's mean loss under the state of its part."""
+        net = self.job.net(self.device)
+        found = [token_losses(net, state, cells.rows(part)) for part, state in enumerate(states)]
+        return cells.means([[loss.cpu().numpy() for loss in part] for part in found])
 
 
-def _part(score: float, others: Sequence[float]) -> float:
-    """What an update has of the usual LossScore, 0..1: so much of the usual lead is its due."""
-    usual = statistics.median(others) if others else 0.0
-    return max(0.0, min(1.0, score / usual)) if usual > 0 else 1.0
+def _due(scores: Values, others: Sequence[Values]) -> Values:
+    """What each part of an update has of the usual LossScore, 0..1: so much of the usual lead is
+    its due. 1 where the usual is not above 0."""
+    usual = np.median(others, axis=0) if others else np.zeros_like(scores)
+    share = np.divide(scores, usual, out=np.ones_like(scores), where=usual > 0)
+    return np.clip(share, 0.0, 1.0)
 
 
 def median_norm(payloads: Iterable[State]) -> float:

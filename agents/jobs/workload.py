@@ -30,14 +30,16 @@ def evaluating(job: JobContext, trainers: int) -> float:
 def measuring(job: JobContext, trainers: int) -> float:
     """Of a validator's primary evaluation (`agents.gauntlet.primary_evaluation`); 0 without one.
 
-    Each update is tried on the random batches and on those of everybody who is evaluated.
+    Each update is tried on the random batches, whole and by two parts, and on those of everybody
+    who is evaluated, each sequence by a part.
     """
     if not isinstance(job.score, Gauntlet) or not trainers:
         return 0.0
     most, evaluated = job.score.eval_batches, min(job.score.evaluated, trainers)
     assigned = job.spec.batches_per_round // trainers
     own = min(most, assigned) + min(most, job.score.extra * assigned)
-    return _FORWARD * (1 + evaluated) * (most + evaluated * own) * _batch(job)
+    random = (1 + 3 * evaluated) * most
+    return _FORWARD * (random + (1 + evaluated) * evaluated * own) * _batch(job)
 
 
 def verifying(job: JobContext, found: Checking) -> float:

@@ -86,6 +86,40 @@ def head_only(turn: Turn, node: int) -> State:
     return sent
 
 
+def head_and_part(part: float) -> Strategy:
+    """The output layer's update of all data; of a part of it the others', as long as of all."""
+
+    def send(turn: Turn, node: int) -> State:
+        last, few, whole = head_only(turn, node), turn.gradient(node, part), turn.gradient(node)
+        return {
+            name: t if t.any() else few[name] * (norm({"": whole[name]}) / _length(few[name]))
+            for name, t in last.items()
+        }
+
+    return send
+
+
+def upper_half(lower: float = 0.0) -> Strategy:
+    """All but the lower half of the layers; those of a part of the data, as long as of all."""
+
+    def send(turn: Turn, node: int) -> State:
+        whole = turn.gradient(node)
+        few = turn.gradient(node, lower) if lower else zero(turn, node)
+        depth = turn.swarm.job.spec.model.n_layers // 2
+        low = tuple(f"blocks.{layer}." for layer in range(depth))
+        return {
+            name: few[name] * (norm({"": t}) / _length(few[name])) if name.startswith(low) else t
+            for name, t in whole.items()
+        }
+
+    return send
+
+
+def _length(tensor: torch.Tensor) -> float:
+    """Its L2 norm; 1 of zeros."""
+    return norm({"": tensor}) or 1.0
+
+
 def masked_history(work: float = 0.25) -> Strategy:
     """Past updates where its own update agrees in sign, its own elsewhere."""
 

@@ -4,7 +4,8 @@
 Nodes train a small model for real. Three validators score them by the round's own functions
 (`scripts/_attacks/gauntlet_swarm.py`). Riders do a quarter of the work or all of it, and adapt:
 each tries every way of making much of its work that is known, then goes on with what earned most.
-The nodes of a pool send the mean of what they train. `pytest -s` prints what each earned; other
+The nodes of a pool send the mean of what they train; others train the output layer only, or the
+rest on little data. `pytest -s` prints what each earned; other
 jobs and more seeds: `python -m tests.measure.studies.gauntlet_pay`. docs/scoring.md has both.
 """
 
@@ -23,6 +24,8 @@ from scripts._attacks.gauntlet_swarm import GauntletSwarm
 from scripts._attacks.riders import SIGNS, fields_of
 from scripts._attacks.strategies import (
     adapts,
+    head_and_part,
+    head_only,
     masked_history,
     pools,
     rides,
@@ -89,6 +92,20 @@ def test_who_adds_past_updates_to_full_work_earns_no_more_than_an_honest_node(
 def test_who_pools_earns_no_more_than_its_share(tmp_path: Path, count: int) -> None:
     earned = played(tmp_path, [pools(*range(1, count + 1))] * count, NODES)
     assert earned.others < MARGIN
+    assert earned.spread < SPREAD
+
+
+@pytest.mark.parametrize(
+    ("way", "work"),
+    [(head_only, 0.5), (head_and_part(QUARTER), 0.625)],
+    ids=["nothing else", "the others on a quarter of the data"],
+)
+def test_who_trains_the_output_layer_first_earns_no_more_than_its_share(
+    tmp_path: Path, way: Strategy, work: float
+) -> None:
+    """Counted is what going back through the other layers saves: half of a batch's work."""
+    earned = played(tmp_path, [way] * 2, NODES - 1)
+    assert earned.others < MARGIN * work
     assert earned.spread < SPREAD
 
 

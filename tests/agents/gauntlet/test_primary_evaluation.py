@@ -13,6 +13,7 @@ import torch
 
 from agents.gauntlet.loss_score import to_nano
 from agents.gauntlet.primary_evaluation import Yardstick, brought_to, median_norm, unassigned_rows
+from agents.gauntlet.ratings import MICRO
 from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import Assignment, Manifest
 from agents.training.evaluate import validation_loss
@@ -135,15 +136,21 @@ def test_all_nodes_are_measured_on_the_same_random_batches(either: Round) -> Non
 
 
 def test_the_scores_by_the_formula(either: Round) -> None:
-    """L(theta) - L(theta - beta u), u the merge of one payload; expected, the others' median."""
+    """L(theta) - L(theta - beta u), u the merge of one payload; expected, the others' median.
+
+    On a node's own batches u is a part of the merge: sequences take turns, from the seed's part on.
+    """
     yardstick, sent = either
     job, plan = yardstick.job, yardstick.plan
     beta = yardstick.options.step_share * job.spec.outer_lr_at(0)
 
-    def score(node: int, batches: list[torch.Tensor]) -> float:
+    def score(node: int, batches: list[torch.Tensor], part: int | None = None) -> float:
         update = job.merge([sent[node]])
         if job.spec.merge == "norm_clip":
             update = brought_to(update, yardstick.length)
+        if part is not None:
+            kept = yardstick.parts[part]
+            update = {n: t if n in kept else torch.zeros_like(t) for n, t in update.items()}
         after = apply_outer(yardstick.before, update, beta)
         net = job.net(DEVICE)
         before = validation_loss(net, yardstick.before, batches)
@@ -151,15 +158,44 @@ def test_the_scores_by_the_formula(either: Round) -> None:
 
     found = yardstick.measure(sent)
     assert plan.manifest.of(1) is not None
+    assert [len(part) for part in yardstick.parts] == [4, 5]
     for node in HONEST:
-        own = yardstick.assigned(node)
-        leads = [score(q, own) - score(q, yardstick.random) for q in HONEST if q != node]
-        assert found[node].assigned == to_nano(score(node, own))
+        turns = [
+            (batch[row : row + 1], (yardstick.seed[0] + index + row) % 2)
+            for index, batch in enumerate(yardstick.assigned(node))
+            for row in range(len(batch))
+        ]
+        falls = {q: [score(q, [row], part) for row, part in turns] for q in HONEST}
+        leads = [
+            statistics.mean(
+                fall - score(q, yardstick.random, part)
+                for fall, (_, part) in zip(falls[q], turns, strict=True)
+            )
+            for q in HONEST
+            if q != node
+        ]
+        assert found[node].assigned == pytest.approx(statistics.mean(falls[node]) * 1e9, abs=2)
         assert found[node].random == to_nano(score(node, yardstick.random))
         expected = found[node].expected
         assert expected is not None
         assert expected == pytest.approx(statistics.median(leads) * 1e9, abs=2)
         assert found[node].reason == ""
+
+
+@pytest.mark.parametrize("left", [0, 1], ids=["the ends only", "all but the ends"])
+def test_where_a_part_holds_no_work_half_is_shown_at_most(either: Round, left: int) -> None:
+    """The sequences of the empty part neither lead nor lag, whatever others do there."""
+    yardstick, sent = either
+    kept = yardstick.parts[left]
+    for node in HONEST:
+        lazy = {n: t if n in kept else torch.zeros_like(t) for n, t in sent[node].items()}
+        shown = yardstick.measure({**sent, node: lazy})[node].shown
+        assert shown is not None and abs(shown) <= MICRO // 2
+
+
+def test_a_job_that_pays_by_rank_measures_all_of_an_update_everywhere(either: Round) -> None:
+    yardstick = replace(either[0], options=replace(either[0].options, pays="rank"))
+    assert [sorted(part) for part in yardstick.parts] == [sorted(yardstick.job.shapes)]
 
 
 def test_honest_updates_lower_the_loss_and_reversed_ones_raise_it(either: Round) -> None:
@@ -187,8 +223,9 @@ def test_alone_nothing_is_expected(either: Round) -> None:
 
 
 def test_copies_expect_what_they_are(either: Round) -> None:
-    """A copier among two has no lead over its victim on its own batches: the sign is 0."""
-    yardstick, sent = either
+    """A copier among two has no lead over its victim on its own batches: the paper's sign is 0."""
+    measure, sent = either
+    yardstick = replace(measure, options=replace(measure.options, pays="rank"))
     for measured in yardstick.measure({1: sent[1], 2: sent[1]}).values():
         assert None not in (measured.assigned, measured.random, measured.expected)
         assert abs(measured.assigned - measured.expected - measured.random) <= 2

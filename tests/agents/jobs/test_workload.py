@@ -70,11 +70,12 @@ def test_nothing_is_done_again_under_screening(tiny: HonestRound) -> None:
 
 
 def test_a_validator_tries_each_update_on_everybodys_batches(tiny: HonestRound) -> None:
-    """Four trainers with three batches and three extra ones each, of which two count each."""
+    """Four trainers with three batches and three extra ones each, of which two count each. On the
+    random batches an update is tried whole and by two parts."""
     options = {"evaluated": 3, "eval_batches": 2}
     optimizer = {"batch_size": 2, "seq_len": 16, "inner": "gradient"}
     free = context(tiny, **GAUNTLET, score_options=options, optimizer=optimizer)
-    passes = (1 + 3) * (2 + 3 * (2 + 2))
+    passes = (1 + 3 * 3) * 2 + (1 + 3) * 3 * (2 + 2)
     assert measuring(free, 4) == 2 * free.parameters * TOKENS * passes
     assert verifying(free, drawn(4, 0)) == measuring(free, 4) + evaluating(free, 4)
     assert measuring(tiny.job, 4) == 0 and measuring(free, 0) == 0

@@ -32,6 +32,7 @@ from scripts._attacks.strategies import (
     adapts,
     blurs,
     copies,
+    head_and_part,
     head_only,
     history,
     masked_history,
@@ -43,27 +44,32 @@ from scripts._attacks.strategies import (
     rides_by_tensor,
     skims,
     trains,
+    upper_half,
     zero,
 )
 from scripts._attacks.swarm import Strategy
 from tests.stage.memory.gauntlet_run import LOCAL_STEPS, SPEC, allowed
+from tests.stage.memory.tiny_specs import tiny_model
 
 PAPER: dict[str, Any] = {"pays": "rank", "history": 0, "power": 2.0}
 BATCHES = 4  # a node and round
-JOBS: dict[str, dict[str, Any]] = {
-    # As in `make demo JOB=gauntlet`, on a smaller model.
-    "signs": {
-        "codec_options": {"per_chunk": 512, "decay": 0.5},
-        "optimizer": {
-            **SPEC["optimizer"],
-            "batch_size": 2,
-            "seq_len": 16,
-            "outer_lr": 4e-3,
-            "outer_decay": True,
-            "warmup_rounds": 2,
-            "min_lr_ratio": 0.3,
-        },
+# As in `make demo JOB=gauntlet`, on a smaller model.
+SIGNS: dict[str, Any] = {
+    "codec_options": {"per_chunk": 512, "decay": 0.5},
+    "optimizer": {
+        **SPEC["optimizer"],
+        "batch_size": 2,
+        "seq_len": 16,
+        "outer_lr": 4e-3,
+        "outer_decay": True,
+        "warmup_rounds": 2,
+        "min_lr_ratio": 0.3,
     },
+}
+JOBS: dict[str, dict[str, Any]] = {
+    "signs": SIGNS,
+    # The same with four layers in place of one: part of them may be left out.
+    "deep": {**SIGNS, "model": tiny_model(32, 64, 32, layers=4)},
     # The same without momentum: a payload holds one round's gradient, and past updates add to it.
     "plain": {
         "codec_options": {"per_chunk": 64, "decay": 0.0},
@@ -122,7 +128,12 @@ CASES: dict[str, Case] = {
     "adapting": crowd(6, rider=(0.25, adapts(*QUARTERS), 1)),
     "adapting third": crowd(4, rider=(0.25, adapts(*QUARTERS), 2)),
     "skims": crowd(5, rider=(0.25, skims(0.25), 2)),
+    # Work as for the output layer: half of it is saved where nothing goes back through the others.
     "head": crowd(5, rider=(0.5, head_only, 2)),
+    "head and quarter": crowd(5, rider=(0.625, head_and_part(0.25), 2)),
+    "head and half": crowd(5, rider=(0.75, head_and_part(0.5), 2)),
+    "upper": crowd(5, rider=(0.75, upper_half(), 2)),
+    "upper and quarter": crowd(5, rider=(0.8125, upper_half(0.25), 2)),
     "history": crowd(6, history=(0.0, history, 1)),
     "histories": crowd(5, history=(0.0, history, 2)),
     "pair": crowd(6, pool=(1.0, pools, 2)),

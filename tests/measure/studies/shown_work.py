@@ -39,7 +39,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.batches: list[tuple[int, list[int]]] = []  # node and its batches, as drawn
-        self.leads: list[Values] = []
+        self.leads: list[tuple[Cells, Values]] = []
 
     def draw(self, ruler: Yardstick, purpose: str, node: int, ranges: Ranges) -> list[torch.Tensor]:
         found = _drawn(ruler, purpose, node, ranges)
@@ -51,16 +51,16 @@ class Watched:
         return found
 
     def show(self, cells: Cells, leads: Values) -> int:
-        self.leads.append(leads[: cells._assigned])
+        self.leads.append((cells, leads))
         return _shown(cells, leads)
 
     def by_batch(self) -> list[tuple[int, bool, Values]]:
         """Node, whether a batch is of the first half of the node's, and the leads on it."""
         found = []
-        for (node, drawn), leads in zip(self.batches, self.leads, strict=True):
+        for (node, drawn), (cells, leads) in zip(self.batches, self.leads, strict=True):
             early = set(sorted(drawn)[: len(drawn) // 2])
-            for batch, part in zip(drawn, np.split(leads, len(drawn)), strict=True):
-                found.append((node, batch in early, part))
+            for index, batch in enumerate(drawn):
+                found.append((node, batch in early, leads[cells.batch == index]))
         return found
 
 
