@@ -70,6 +70,18 @@ def test_by_hand():
 
 
 @needs_compiler
+@pytest.mark.parametrize("columns", [1, 127, 128, 129, 400, WIDTH + 1])
+@pytest.mark.parametrize("count", [*range(1, 15), 136])
+def test_any_number_of_rows_and_columns(count, columns):
+    # Rows are taken in tiles of 4 by 3 or 2, columns 128 at a time.
+    random = np.random.default_rng(count)
+    whole = random.integers(-(2**19), 2**19, (count, columns), endpoint=True)
+    rows = [torch.from_numpy(row.astype(np.float32)) for row in whole]
+    found = np.array(native.inner_products(rows, [1.0] * count, None))
+    assert np.array_equal(np.triu(found), np.triu(whole @ whole.T))
+
+
+@needs_compiler
 def test_sums_at_the_limit_and_threads_and_pieces_change_nothing(monkeypatch):
     # Every product is 2^38 - 2^20 + 1: one bit more in a block of 2^14 and a double would round.
     values = torch.full((5 * WIDTH + 77,), 2.0**19 - 1)
