@@ -8,14 +8,16 @@ products of known vectors K and updates U, those of what is left are the Schur c
 
     G_UU - G_UK G_KK^-1 G_KU.
 
-It is computed from exact integers by Bareiss' elimination (Math. Comp. 22, 1968), whose divisions
-leave no remainder. All its entries carry one common positive factor, which no cosine and no ratio
-of norms shows. A known vector that depends on those before it adds nothing and is passed over.
+G_KK^-1 G_KU is computed from exact integers by Bareiss' elimination (Math. Comp. 22, 1968), whose
+divisions leave no remainder, above the diagonal too. All entries carry one common positive factor,
+det G_KK, which no cosine and no ratio of norms shows. A known vector that depends on those before
+it adds nothing and is passed over.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import mul
 
 Matrix = Sequence[Sequence[int]]
 
@@ -30,20 +32,28 @@ def remainders(gram: Matrix, known: int) -> list[list[int]]:
     """
     if not 0 <= known <= len(gram):
         raise ValueError(f"{known} of {len(gram)} vectors can't be the known ones.")
-    rows = [list(row) for row in gram]
+    rows = [list(row) for row in gram[:known]]
     factor = 1
+    used: list[int] = []
     for index in range(known):
         pivot = rows[index][index]
         if not pivot:
             continue  # a combination of those before it
-        for later in range(index + 1, len(rows)):
-            own, above = rows[later], rows[index]
-            share = own[index]
-            # Symmetric: the lower left half follows from the upper right one.
-            for column in range(later, len(rows)):
-                own[column] = (pivot * own[column] - share * above[column]) // factor
-        for later in range(index + 1, len(rows)):
-            for column in range(index + 1, later):
-                rows[later][column] = rows[column][later]
+        for other in [*used, *range(index + 1, known)]:
+            share = rows[other][index]
+            rows[other] = [
+                (pivot * own - share * value) // factor
+                for own, value in zip(rows[other], rows[index], strict=True)
+            ]
+        used.append(index)
         factor = pivot
-    return [row[known:] for row in rows[known:]]
+    # Column by column, `factor` times what is known of one vector: G_KK^-1 G_KU.
+    shares = list(zip(*(rows[index] for index in used), strict=True)) or [()] * len(gram)
+    result = [[0] * (len(gram) - known) for _ in gram[known:]]
+    for place, row in enumerate(gram[known:]):
+        own = [row[index] for index in used]
+        for column in range(place, len(result)):
+            at = known + column
+            left = factor * row[at] - sum(map(mul, own, shares[at]))
+            result[place][column] = result[column][place] = left
+    return result

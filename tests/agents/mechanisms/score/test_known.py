@@ -36,6 +36,14 @@ def test_what_lies_in_the_span_leaves_nothing():
     assert left[0] == [0, 0] and left[1][1] > 0
 
 
+def test_known_vectors_that_depend_on_others_change_no_digit():
+    rows = np.random.default_rng(3).integers(-(2**19), 2**19, (6, 9))
+    # Nothing, twice the first, and the difference of two: before, between and after the others.
+    extra = [rows[0] * 0, rows[0], rows[0] * 2, rows[1], rows[2], rows[0] - rows[1]]
+    left = remainders(gram(np.array([*extra, *rows[3:]])), len(extra))
+    assert left == remainders(gram(rows), 3)
+
+
 def test_refuses_more_known_vectors_than_there_are():
     with pytest.raises(ValueError, match="3 of 2 vectors"):
         remainders([[1, 0], [0, 1]], 3)
