@@ -42,11 +42,14 @@ def _ranked(values: Sequence[int], rank: int) -> int:
 def cosines(gram: Matrix) -> list[list[int]]:
     """Cosines in `UNIT`, rounded towards zero.
 
-    `gram` [n][n]: exact inner products, each row and column in its own positive scale; no norm is
-    zero.
+    `gram` [n][n]: exact inner products, symmetric, each row and column in its own positive scale;
+    no norm is zero.
     """
-    count = range(len(gram))
-    return [[_cosine(gram[i][j], gram[i][i] * gram[j][j]) for j in count] for i in count]
+    result = [[0] * len(gram) for _ in gram]
+    for i, row in enumerate(gram):
+        for j in range(i, len(gram)):
+            result[i][j] = result[j][i] = _cosine(row[j], row[i] * gram[j][j])
+    return result
 
 
 def _cosine(product: int, scale: int) -> int:
