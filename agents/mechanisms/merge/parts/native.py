@@ -2,9 +2,9 @@
 """The Gram matrix's inner loop in C++ (`agents.mechanisms.built`).
 
 A library's product packs its matrices for many uses, and of 32 rows each number has few. `gram.cpp`
-rounds a few hundred columns and multiplies all pairs of rows while these lie in the cache. All sums
-are exact integers (`gram.py`), so neither the order of additions nor a fused multiply-add can
-change a bit, and no caller can tell which code ran.
+rounds 128 columns and multiplies all pairs of rows while these lie in the cache. All sums are exact
+integers (`gram.py`), so neither the order of additions nor a fused multiply-add can change a bit,
+and no caller can tell which code ran.
 """
 
 from __future__ import annotations
@@ -60,10 +60,13 @@ def inner_products(
 
 
 def _check(library: Library) -> None:
-    """Compare with numpy's integers on rows with ties to round and a ragged end."""
-    halves = np.arange(-7 * 601, 7 * 601, 2).reshape(7, 601)[:, ::-1] / np.float64(2)
+    """Compare with numpy's integers on rows with ties to round and a ragged end.
+
+    13 rows have all kinds of tiles: 4 by 3 and 4 by 2, beside the diagonal and far from it.
+    """
+    halves = np.arange(-13 * 601, 13 * 601, 2).reshape(13, 601)[:, ::-1] / np.float64(2)
     rows = [torch.from_numpy(row.astype(np.float32)) for row in halves]
-    scales = np.array([1, 2, 0.5, 1, 64, 1, 0.25], np.float32)
+    scales = np.array([1, 2, 0.5, 1, 64, 1, 0.25, 8, 1, 64, 0.5, 4, 1], np.float32)
     for centre in (-1, 3):
         moved = halves - halves[centre] if centre >= 0 else halves
         whole = np.rint(moved * scales[:, None].astype(np.float64)).astype(np.int64)
