@@ -125,6 +125,17 @@ def test_names__a_stranger_s_name_is_refused(port: int, host: str) -> None:
     assert found.status_code == 421 and "--name" in found.json()["detail"]
 
 
+def test_speed__answers_on_a_kept_connection_do_not_wait_for_the_reader(port: int) -> None:
+    """A reader's system acknowledges the first answers at once, later ones after 40 ms or more."""
+    taken = []
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
+        for _ in range(60):
+            began = time.monotonic()
+            assert client.post("/", content=b"x").text == "1"
+            taken.append(time.monotonic() - began)
+    assert min(taken[30:]) < 0.03
+
+
 def _closed(connection: socket.socket) -> bool:
     try:
         return connection.recv(1) == b""
