@@ -57,12 +57,26 @@ def pin_torch() -> None:
     import torch
 
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    _choose_deterministic_algorithms()
     torch.set_flush_denormal(False)
     torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
     torch.set_float32_matmul_precision("highest")
+
+
+def _choose_deterministic_algorithms() -> None:
+    """What ``torch.use_deterministic_algorithms`` does, without loading torch's compiler.
+
+    That takes a core more than a second. The compiler reads the variable when it is loaded.
+    """
+    import torch
+
+    os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"
+    if "torch._inductor.config" in sys.modules:
+        torch.use_deterministic_algorithms(True)
+    else:
+        torch.set_deterministic_debug_mode("error")
 
 
 def determinism_class(device: str = "cpu", compiled: bool = False) -> str:

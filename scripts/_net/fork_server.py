@@ -15,6 +15,4 @@ from scripts._net.preloaded import end_with_parent
 end_with_parent()
 for role in ROLES:
     importlib.import_module(f"{PACKAGE}.{role}")
-# Choosing deterministic algorithms, as every agent that computes does, takes torch's compiler.
-importlib.import_module("torch._inductor.config")
 gc.freeze()
