@@ -29,6 +29,7 @@ from scripts._attacks.scored_swarm import ScoredSwarm
 from scripts._attacks.spot_checks import drawn
 from scripts._attacks.strategies import (
     cubed_merges,
+    head_only,
     history,
     last_payloads,
     noise,
@@ -197,5 +198,6 @@ ATTACKS = (
         riding(Ride(rides(0.25), 0.25), SIGNS),
     ),
     Attack("do a quarter of the work", "gauntlet", riding(Ride(trains(0.25), 0.25), SIGNS)),
+    Attack("train the output layer only", "gauntlet", riding(Ride(head_only, 0.5), SIGNS)),
     Attack("send the mean of its own nodes", "gauntlet", riding(Ride(pools, 1.0, True), SIGNS)),
 )

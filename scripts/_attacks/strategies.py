@@ -99,6 +99,17 @@ def head_and_part(part: float) -> Strategy:
     return send
 
 
+def head_and_past(turn: Turn, node: int) -> State:
+    """The output layer's update; the others are past updates, as long as honest ones."""
+    last, past, whole = head_only(turn, node), turn.past(), turn.gradient(node)
+    if past is None:
+        return last
+    return {
+        name: t if t.any() else past[name] * (norm({"": whole[name]}) / _length(past[name]))
+        for name, t in last.items()
+    }
+
+
 def upper_half(lower: float = 0.0) -> Strategy:
     """All but the lower half of the layers; those of a part of the data, as long as of all."""
 

@@ -33,6 +33,7 @@ from scripts._attacks.strategies import (
     blurs,
     copies,
     head_and_part,
+    head_and_past,
     head_only,
     history,
     masked_history,
@@ -130,6 +131,7 @@ CASES: dict[str, Case] = {
     "skims": crowd(5, rider=(0.25, skims(0.25), 2)),
     # Work as for the output layer: half of it is saved where nothing goes back through the others.
     "head": crowd(5, rider=(0.5, head_only, 2)),
+    "head and past": crowd(5, rider=(0.5, head_and_past, 2)),
     "head and quarter": crowd(5, rider=(0.625, head_and_part(0.25), 2)),
     "head and half": crowd(5, rider=(0.75, head_and_part(0.5), 2)),
     "upper": crowd(5, rider=(0.75, upper_half(), 2)),
