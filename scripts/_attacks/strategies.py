@@ -92,8 +92,7 @@ def head_and_part(part: float) -> Strategy:
     def send(turn: Turn, node: int) -> State:
         last, few, whole = head_only(turn, node), turn.gradient(node, part), turn.gradient(node)
         return {
-            name: t if t.any() else few[name] * (norm({"": whole[name]}) / _length(few[name]))
-            for name, t in last.items()
+            name: t if t.any() else _as_long_as(whole[name], few[name]) for name, t in last.items()
         }
 
     return send
@@ -105,8 +104,7 @@ def head_and_past(turn: Turn, node: int) -> State:
     if past is None:
         return last
     return {
-        name: t if t.any() else past[name] * (norm({"": whole[name]}) / _length(past[name]))
-        for name, t in last.items()
+        name: t if t.any() else _as_long_as(whole[name], past[name]) for name, t in last.items()
     }
 
 
@@ -119,16 +117,16 @@ def upper_half(lower: float = 0.0) -> Strategy:
         depth = turn.swarm.job.spec.model.n_layers // 2
         low = tuple(f"blocks.{layer}." for layer in range(depth))
         return {
-            name: few[name] * (norm({"": t}) / _length(few[name])) if name.startswith(low) else t
+            name: _as_long_as(t, few[name]) if name.startswith(low) else t
             for name, t in whole.items()
         }
 
     return send
 
 
-def _length(tensor: torch.Tensor) -> float:
-    """Its L2 norm; 1 of zeros."""
-    return norm({"": tensor}) or 1.0
+def _as_long_as(honest: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor` at the L2 norm of `honest`; zeros stay."""
+    return tensor * (norm({"": honest}) / (norm({"": tensor}) or 1.0))
 
 
 def masked_history(work: float = 0.25) -> Strategy:

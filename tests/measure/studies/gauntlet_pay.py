@@ -27,6 +27,7 @@ import torch
 from agents.gauntlet.replay import scores_of
 from agents.protocol.median import stake_median
 from agents.storage.embedded import EmbeddedStore
+from scripts._attacks import riders
 from scripts._attacks.gauntlet_swarm import VALIDATORS, GauntletSwarm
 from scripts._attacks.strategies import (
     adapts,
@@ -55,18 +56,7 @@ from tests.stage.memory.tiny_specs import tiny_model
 PAPER: dict[str, Any] = {"pays": "rank", "history": 0, "power": 2.0}
 BATCHES = 4  # a node and round
 # As in `make demo JOB=gauntlet`, on a smaller model.
-SIGNS: dict[str, Any] = {
-    "codec_options": {"per_chunk": 512, "decay": 0.5},
-    "optimizer": {
-        **SPEC["optimizer"],
-        "batch_size": 2,
-        "seq_len": 16,
-        "outer_lr": 4e-3,
-        "outer_decay": True,
-        "warmup_rounds": 2,
-        "min_lr_ratio": 0.3,
-    },
-}
+SIGNS: dict[str, Any] = {key: riders.SIGNS[key] for key in ("codec_options", "optimizer")}
 JOBS: dict[str, dict[str, Any]] = {
     "signs": SIGNS,
     # The same with four layers in place of one: part of them may be left out.
