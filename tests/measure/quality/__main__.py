@@ -7,7 +7,7 @@ peer uploads is what its payloads weigh. Prints a line a run and asserts nothing
     python -m tests.measure.quality --method sparse --seed 0  # run and print
     python -m tests.measure.quality --method sparse --seed 0 --every 10 --option per_chunk=102
     python -m tests.measure.quality --record                  # run what docs/quality.json lacks
-    python -m tests.measure.quality --record --method adamw --method sparse --seed 0 --steps 800
+    python -m tests.measure.quality --record --method adamw --method sparse --seed 0 --steps 600
     python -m tests.measure.quality --table                   # docs/quality.md from it
 """
 
