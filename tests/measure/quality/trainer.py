@@ -3,8 +3,8 @@
 
 Payloads go through the codec's own encode, decode and remember, are merged by the project's own
 rules and applied by `apply_outer` or `Outer`; inner steps are the project's. One thing differs from
-a job's: the inner rate follows the anchors' cosine within a round too. An optimizer's state lives on
-from round to round where the method says so, as in the anchors, and in a job whose spec says
+a job's: the inner rate follows the anchors' cosine within a round too. An optimizer's state lives
+on from round to round where the method says so, as in the anchors, and in a job whose spec says
 `inner_state: kept`.
 """
 
