@@ -64,10 +64,12 @@ class Passed:
         message: of a forward, the code for the next stage; of a backward, the gradient for the one
             before; None where there is no such stage, and of a step.
         loss: nats a token, of a forward of the last stage.
+        values: what the message says before it was rounded, a floating [batch, seq, width].
     """
 
     message: bytes | None = None
     loss: float | None = None
+    values: Tensor | None = None
 
 
 @dataclass
@@ -170,7 +172,7 @@ class StageRunner:
         with self._mixed:
             output: Tensor = self.net.model(tokens[:, :-1], code)
         if not self._last:
-            passed = Passed(message=self._slices.boundary.codes.pack(output))
+            passed = Passed(self._slices.boundary.codes.pack(output), values=output.detach())
         else:
             logits = output.float().flatten(0, 1)
             output = functional.cross_entropy(logits, tokens[:, 1:].flatten())
@@ -199,7 +201,7 @@ class StageRunner:
             return Passed()
         # A stage that ignores its code gives it no gradient.
         before = torch.zeros_like(sample.code) if sample.code.grad is None else sample.code.grad
-        return Passed(message=self._slices.boundary.gradients.pack(before))
+        return Passed(self._slices.boundary.gradients.pack(before), values=before)
 
     def _step(self) -> Passed:
         if not self._backwards:

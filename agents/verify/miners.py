@@ -5,7 +5,8 @@ Rule: a miner's entries are executed again from its stage's weights at the epoch
 from a neighbour must bear that neighbour's signature, so a miner can't have invented what it worked
 on. Within one determinism class the log must be the same to the bit, and so must the payload.
 Across classes the digests of what went out and of weights differ. Then the order of the log and the
-digests of what came in must be the same, and the payload and the stated losses must be near.
+digests of what came in must be the same, and the payload, the stated losses and what the miner's
+neighbours received of it must be near (`agents.verify.handed_on`).
 
 Where epochs are audited by segments, it is the entries, events and losses of the drawn one, from
 the published state before it. Whoever read the miner's artefacts has looked at the rest of what its
@@ -33,7 +34,7 @@ from agents.pipeline.inbox import Entry, Received
 from agents.pipeline.miner_log import Event, Kind, MinerLog, Segment
 from agents.pipeline.stage import StageError
 from agents.pipeline.trail import broken
-from agents.pipeline.work import change, out_of_place, replay
+from agents.pipeline.work import StageWork, change, out_of_place
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.mined import Mined, read_inbox, read_state
 from agents.rounds.outcome import LOSS_TOLERANCE
@@ -43,6 +44,7 @@ from agents.rounds.stage_payload import as_sent
 from agents.storage.content_store import ContentStore
 from agents.training.determinism import determinism_class
 from agents.training.state import PayloadError
+from agents.verify.handed_on import HandedOn, handed_on
 from agents.verify.reexecution import Tolerances, compare
 from agents.verify.segments import compare_ends
 
@@ -85,12 +87,11 @@ def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentSt
             work.go_on(start, optimizer, part.first_step)
         except PayloadError as error:
             return Verdict(False, f"The state before segment {part.index} is none: {error}.", {})
-    try:
-        replay(work, entries)
-    except (StageError, WireError, FloatingPointError) as error:
-        place = first + len(work.events)
-        return Verdict(False, f"Entry {place} can't be executed: {error}.", {"entry": place})
     same_class = mined.proof.determinism_class == determinism_class(device)
+    sent = None if same_class else handed_on(inputs, mined, store)
+    found = _redo(work, entries, first, sent)
+    if found is not None:
+        return found
     odd = _first_difference(work.events, part.events, same_class)
     if odd is not None:
         odd += first
@@ -115,6 +116,22 @@ def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentSt
         )
     details = _details(verdict.cosine, same_class, mined.segment)
     return Verdict(verdict.ok, verdict.reason, details, verdict.ok and not verdict.exact)
+
+
+def _redo(
+    work: StageWork, entries: Sequence[Entry], first: int, sent: HandedOn | None
+) -> Verdict | None:
+    """Execute the entries, event `first` and those after it; what is wrong of one of them, None if
+    nothing is. `sent`: what to hold the messages against that come of them."""
+    for place, entry in enumerate(entries, first):
+        try:
+            passed = work.do(entry)
+        except (StageError, WireError, FloatingPointError) as error:
+            return Verdict(False, f"Entry {place} can't be executed: {error}.", {"entry": place})
+        wrong = sent.wrong(work.events[-1], passed) if sent is not None else ""
+        if wrong:
+            return Verdict(False, wrong, {"event": place})
+    return None
 
 
 def _details(cosine: float, same_class: bool, segment: Segment | None) -> dict[str, Any]:

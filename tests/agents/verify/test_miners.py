@@ -68,7 +68,8 @@ def test_a_miner_that_the_draw_gave_no_sample_passes_with_an_empty_log(
 
 
 def test_another_class_may_round_otherwise(mined: MinedRound) -> None:
-    """Digests and payload differ in their last bits; the same is a lie within the class."""
+    """Digests and payload differ in their last bits; the same is a lie within the class. Nobody
+    shows what was handed on, so it is not compared (`test_handed_on.py`)."""
     log = mined.works[NODE].log
     events = [replace(e, digest_out=b"\5" * 32) if e.kind is F else e for e in log.events]
     near = scaled(mined.works[NODE].change, 1 + 1e-6)

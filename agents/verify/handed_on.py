@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether what a miner of another determinism class handed on is what its work gives.
+
+Rule: within one class a message has one digest, and the log's is compared. Across classes codes and
+gradients differ in their last bits, and so does every digest. So the messages themselves are
+compared: those that the miner's neighbours show as received, under the digests that its log has.
+What nobody shows has led to nothing.
+
+A message is rounded to few bits, and a number at an edge may come out on either side. So each of
+its numbers may be anything between what numbers near the own ones are rounded to: these are larger
+and smaller by the job's tolerance, as a share of the message's root mean square and of themselves.
+Other powers or scales may follow from a largest number that is hardly another, so numbers that are
+larger and smaller by next to nothing count too. What is beyond all that must be within the
+tolerance, as a share of the message's length. So a miner may spoil the few numbers that lie at an
+edge, each by one step of the rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from agents.mechanisms.boundary import Wire, WireError
+from agents.pipeline.miner_log import Event, Kind
+from agents.pipeline.stage import Passed
+from agents.rounds.inputs import RoundInputs
+from agents.rounds.mined import Mined, read_inbox
+from agents.storage.content_store import ContentStore
+from agents.training.norms import distance, norm
+from agents.training.spec import update_limit
+
+_HARDLY = 1 / 50  # of the tolerance, which is a hundred times what honest miners differ by
+
+Pass = tuple[Kind, int]
+"""A kind of pass and its sample."""
+
+
+def messages(inputs: RoundInputs, mined: Mined, store: ContentStore) -> dict[Pass, bytes]:
+    """What a miner handed on, by its neighbours' entries: messages with the digest that it logged.
+
+    A neighbour that shows another digest is `agents.verify.miners.contradicted`'s case. Raises
+    StoreError for entries that were there when the round was read, and are not any more.
+    """
+    epoch, node = inputs.plan.epoch, mined.reveal.node
+    assert epoch is not None and mined.log is not None
+    logged: dict[Pass, bytes] = {
+        (event.kind, event.number): event.digest_out
+        for event in mined.log.events
+        if event.kind is not Kind.STEP
+    }
+    found: dict[Pass, bytes] = {}
+    for one in inputs.submissions:
+        if not isinstance(one, Mined) or all(entry.sender != node for entry in one.received):
+            continue
+        for entry in read_inbox(one, inputs.job, epoch, store).entries:
+            place = entry.kind, entry.sample
+            if entry.sender == node and logged.get(place) == entry.digest:
+                found[place] = entry.message
+    return found
+
+
+@dataclass(frozen=True)
+class HandedOn:
+    """Compares a miner's messages with those that its work done again gives.
+
+    Attributes:
+        shown: the miner's messages, by pass.
+        codes, gradients: the forms of bytes of both.
+        limit: how far apart honest updates of the job may be, as a share of their length.
+    """
+
+    shown: Mapping[Pass, bytes]
+    codes: Wire
+    gradients: Wire
+    limit: float
+
+    def wrong(self, event: Event, passed: Passed) -> str:
+        """Why the miner's message is not that of a pass that was just executed again, as a
+        sentence; empty if it may be, or nobody shows one."""
+        message = self.shown.get((event.kind, event.number))
+        if message is None or passed.values is None or message == passed.message:
+            return ""
+        wire = self.codes if event.kind is Kind.FORWARD else self.gradients
+        what = f"What it handed on of sample {event.number}, {event.kind.name.lower()},"
+        own = passed.values.float().cpu()
+        batch, seq, width = own.shape
+        try:
+            told = wire.unpack(message, (batch, seq, width))
+        except WireError as error:
+            return f"{what} is no message: {error}"
+        beyond, length = self._beyond(wire, own, told), norm({"": own})
+        if beyond <= self.limit * length:
+            return ""
+        share = beyond / length if length else math.inf
+        return (
+            f"{what} is {share:.1e} of its length beyond what rounding makes of replay; at most "
+            f"{self.limit:g} is allowed."
+        )
+
+    def _beyond(self, wire: Wire, own: Tensor, told: Tensor) -> float:
+        """How far a message is from anything that numbers near the own ones may be rounded to."""
+        step = self.limit * norm({"": own}) / math.sqrt(max(1, own.numel()))
+        shares = self.limit, -self.limit, _HARDLY * self.limit, -_HARDLY * self.limit
+        near = own, own + step, own - step, *(own * (1 + share) for share in shares)
+        rounded = torch.stack([wire.rounded(numbers) for numbers in near])
+        return distance({"": told.clamp(rounded.amin(0), rounded.amax(0))}, {"": told})
+
+
+def handed_on(inputs: RoundInputs, mined: Mined, store: ContentStore) -> HandedOn:
+    """For a miner that was fetched and found good. Raises as `messages`."""
+    spec, slices = inputs.job.spec, inputs.job.slices
+    assert slices is not None
+    wires = slices.boundary.codes, slices.boundary.gradients
+    return HandedOn(messages(inputs, mined, store), *wires, update_limit(spec))
