@@ -25,8 +25,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agents.jobs.job import JobContext
 from agents.jobs.model_files import stage_of
 from agents.mechanisms.boundary import WireError
+from agents.mechanisms.codec import EdgedCodec
 from agents.pipeline.clasp import stated
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import Passage, Signed
@@ -43,9 +45,16 @@ from agents.rounds.stage_memory import begun
 from agents.rounds.stage_payload import as_sent
 from agents.storage.content_store import ContentStore
 from agents.training.determinism import determinism_class
-from agents.training.state import PayloadError
+from agents.training.spec import EDGE_FLOOR, implied_cosine, update_limit
+from agents.training.state import PayloadError, State
 from agents.verify.handed_on import HandedOn, handed_on
-from agents.verify.reexecution import Tolerances, compare
+from agents.verify.reexecution import (
+    Comparison,
+    Encoding,
+    Tolerances,
+    compare,
+    compare_encoded,
+)
 from agents.verify.segments import compare_ends
 
 # In 1e-6 nats: fp32 rounds what a loss near 0 is the difference of that coarsely.
@@ -101,19 +110,12 @@ def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentSt
         return Verdict(
             False, f"The loss of sample {false} is not what replay gives.", {"loss": false}
         )
-    tolerances = Tolerances(job.spec.tolerances.cosine_min, job.spec.tolerances.rel_l2_max)
     if mined.segment is not None:
         if same_class:
             return Verdict(True, "Replay gives the same bits.", _details(1.0, True, mined.segment))
-        verdict = compare_ends(work, start, mined, job, store, tolerances)
+        verdict = compare_ends(work, start, mined, job, store, _tolerances(job))
     else:
-        owed = inputs.memory(node)
-        verdict = compare(
-            as_sent(job, inputs.plan, node, change(before, work.state()), owed),
-            mined.gradient,
-            same_class,
-            tolerances,
-        )
+        verdict = _compare_payload(inputs, mined, change(before, work.state()), same_class, store)
     details = _details(verdict.cosine, same_class, mined.segment)
     return Verdict(verdict.ok, verdict.reason, details, verdict.ok and not verdict.exact)
 
@@ -132,6 +134,31 @@ def _redo(
         if wrong:
             return Verdict(False, wrong, {"event": place})
     return None
+
+
+def _compare_payload(
+    inputs: RoundInputs, mined: Mined, own: State, same_class: bool, store: ContentStore
+) -> Comparison:
+    """Whether a miner's payload says its stage's change. A compressed one of another class is held
+    against the change before the codec's choices, which a rounding may have turned."""
+    job, plan, node = inputs.job, inputs.plan, mined.reveal.node
+    assert mined.gradient is not None
+    codec, owed = job.codec_at(plan.step), inputs.memory(node)
+    sent = as_sent(job, plan, node, own, owed)
+    found = compare(sent, mined.gradient, same_class, _tolerances(job))
+    if found.exact or same_class or not isinstance(codec, EdgedCodec):
+        return found
+    limits = update_limit(job.spec), EDGE_FLOOR[job.spec.precision]
+    how = Encoding(codec, owed, plan.codec_seed(codec, node), *limits)
+    raw = store.get_digest(mined.reveal.content, codec.wire_size(job.stage_shapes(mined.stage)))
+    return compare_encoded(own, raw, how, found)
+
+
+def _tolerances(job: JobContext) -> Tolerances:
+    """For numbers that no codec has chosen from."""
+    given, limit = job.spec.tolerances, update_limit(job.spec)
+    narrower = limit < given.rel_l2_max
+    return Tolerances(implied_cosine(limit) if narrower else given.cosine_min, limit)
 
 
 def _details(cosine: float, same_class: bool, segment: Segment | None) -> dict[str, Any]:

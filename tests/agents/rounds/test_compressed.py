@@ -17,6 +17,7 @@ from agents.rounds.plan import Plans
 from agents.rounds.stage_payload import packed
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import CorruptContent
+from agents.training.norms import norm
 from agents.training.spec import demo_spec
 from agents.training.state import State, model_hash
 from tests.stage.memory.honest_round import JOB
@@ -24,6 +25,7 @@ from tests.stage.memory.mined_round import MINERS, PIPELINE, MinedRound, make_mi
 from tests.stage.memory.mined_run import ROUNDS, SHARING, Run, run, seats
 
 NODE = MINERS[2]
+OTHER_CLASS = "torch=0;device=abacus"
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +90,48 @@ def test_a_miner_that_sends_another_change_is_found(five: Run) -> None:
 
 
 def test_another_class_is_judged_by_its_cosine(five: Run) -> None:
-    found = five.check(1, NODE, determinism="torch=0;device=abacus")
+    found = five.check(1, NODE, determinism=OTHER_CLASS)
     assert found.right and not found.details["same_class"]
     assert found.details["cosine"] == pytest.approx(1.0)
+
+
+def sent_of(five: Run, step: int, change: State) -> bytes:
+    """What the node would send of another change in this round."""
+    mined = five.rounds[step]
+    return packed(mined.job, mined.plan, NODE, change, five.owed[step].get(NODE))[0]
+
+
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("share", [4.9e-5, 2.4e-3])
+def test_rounding_of_another_class_passes_whatever_the_codec_then_chooses(
+    five: Run, step: int, share: float
+) -> None:
+    """As much as honest machines were seen to differ by in settled rounds, and without a warm-up.
+    The codec then names other numbers: decoded payloads are further apart than the tolerance."""
+    own = five.rounds[step].works[NODE].change
+    found = five.check(
+        step, NODE, payload=sent_of(five, step, moved(own, share)), determinism=OTHER_CLASS
+    )
+    assert found.right, found.reason
+
+
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("factor", [0.95, 1.05])
+def test_a_longer_or_shorter_change_is_found_in_another_class(
+    five: Run, step: int, factor: float
+) -> None:
+    """The wide tolerances of lossy codecs are not for what was not compressed."""
+    own = {name: factor * tensor for name, tensor in five.rounds[step].works[NODE].change.items()}
+    found = five.check(step, NODE, payload=sent_of(five, step, own), determinism=OTHER_CLASS)
+    assert not found.right and "Replay disagrees" in found.reason
+
+
+def moved(state: State, share: float) -> State:
+    """The state, this share of its length away from where it was."""
+    source = torch.Generator().manual_seed(0)
+    drawn = {name: torch.randn(state[name].shape, generator=source) for name in sorted(state)}
+    scale = share * norm(state) / norm(drawn)
+    return {name: state[name] + scale * drawn[name] for name in state}
 
 
 def test_the_nodes_own_copy_saves_the_replay(five: Run) -> None:
