@@ -30,6 +30,7 @@ from agents.pipeline.stage import Passed
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.mined import Mined, read_inbox
 from agents.storage.content_store import ContentStore
+from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.norms import distance, norm
 from agents.training.spec import update_limit
 
@@ -42,8 +43,13 @@ Pass = tuple[Kind, int]
 def messages(inputs: RoundInputs, mined: Mined, store: ContentStore) -> dict[Pass, bytes]:
     """What a miner handed on, by its neighbours' entries: messages with the digest that it logged.
 
-    A neighbour that shows another digest is `agents.verify.miners.contradicted`'s case. Raises
-    StoreError for entries that were there when the round was read, and are not any more.
+    A neighbour that shows another digest is `agents.verify.miners.contradicted`'s case. Entries
+    that were there when the round was read, and are not any more, must not shield anybody: if the
+    inputs are patient they are worth waiting for, else the others' count.
+
+    Raises:
+        StoreUnavailable: the store itself is down.
+        StoreError: such entries, and the inputs are patient.
     """
     epoch, node = inputs.plan.epoch, mined.reveal.node
     assert epoch is not None and mined.log is not None
@@ -56,7 +62,15 @@ def messages(inputs: RoundInputs, mined: Mined, store: ContentStore) -> dict[Pas
     for one in inputs.submissions:
         if not isinstance(one, Mined) or all(entry.sender != node for entry in one.received):
             continue
-        for entry in read_inbox(one, inputs.job, epoch, store).entries:
+        try:
+            entries = read_inbox(one, inputs.job, epoch, store).entries
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            if inputs.patient:
+                raise
+            continue
+        for entry in entries:
             place = entry.kind, entry.sample
             if entry.sender == node and logged.get(place) == entry.digest:
                 found[place] = entry.message

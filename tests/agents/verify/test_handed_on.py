@@ -21,8 +21,9 @@ from agents.pipeline.miner_log import Event, Kind
 from agents.pipeline.stage import Passed
 from agents.protocol.numbers import Violation
 from agents.rounds.inputs import RoundInputs
-from agents.rounds.mined import fetch_mined
+from agents.rounds.mined import Mined, fetch_mined
 from agents.storage.embedded import EmbeddedStore
+from agents.storage.errors import NotFound
 from agents.verify.handed_on import HandedOn, messages
 from agents.verify.spot_checks import malformed, reexecute
 from tests.stage.memory.honest_round import AUDIT_SEED, DEVICE
@@ -36,7 +37,7 @@ from tests.stage.memory.mined_round import (
 from tests.stage.memory.other_machine import on_another_machine
 from tests.stage.memory.spoilt_messages import Spoil, as_it_is, at_random, make_spoilt_round
 
-NODE = 3  # of the middle stage: it sends codes and gradients
+NODE, FRIEND = 3, 5  # of the middle stage: it sends codes and gradients; of the first
 F, B = Kind.FORWARD, Kind.BACKWARD
 LIMIT = 0.005
 FORMS = ["fp32", "bf16", "int8", "int4", "fp8", "fp6", "fp4"]
@@ -175,6 +176,26 @@ def test_messages_are_those_that_neighbours_show_and_the_miner_logged(tmp_path: 
     received = [e for one in others for e in one.received if e.sender == NODE]  # type: ignore[attr-defined]
     assert len(found) == len(received) > 0
     assert messages(replace(inputs, submissions=[liar]), liar, mined.store) == {}  # type: ignore[arg-type]
+
+
+def test_a_neighbour_that_takes_its_entries_down_shields_nobody(tmp_path: Path) -> None:
+    """A patient verifier waits for them. Once time is short it judges by the others' entries."""
+    mined, inputs = spoilt(tmp_path, B, at_random)
+    friend = next(one for one in inputs.submissions if one.reveal.node == FRIEND)
+    assert isinstance(friend, Mined) and friend.proof is not None
+    assert any(entry.sender == NODE for entry in friend.received)
+
+    class Without(EmbeddedStore):
+        def get(self, cid: str, max_bytes: int) -> bytes:
+            if friend.proof is not None and cid == friend.proof.inbox:
+                raise NotFound("it is gone")
+            return super().get(cid, max_bytes)
+
+    store = Without(mined.store.root)
+    with pytest.raises(NotFound):
+        reexecute(inputs, NODE, DEVICE, store)
+    finding = reexecute(replace(inputs, patient=False), NODE, DEVICE, store)
+    assert finding.violation is Violation.INVALID
 
 
 @pytest.mark.parametrize(
