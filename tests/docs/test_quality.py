@@ -15,7 +15,7 @@ from agents.storage.embedded import EmbeddedStore
 from agents.training.state import model_hash
 from scripts._figures.text import schedule
 from tests.measure.bench_inner_large import Parts
-from tests.measure.quality import poison
+from tests.measure.quality import poison, sizes
 from tests.measure.quality.curves import points, write
 from tests.measure.quality.grid import RATE, Grid, Point, Result, is_behind
 from tests.measure.quality.job import SPEC, JobRun, spec_of
@@ -60,12 +60,36 @@ def test_a_method_may_state_another_end_of_the_rate() -> None:
 
 
 def test_the_law_of_three_gaps_is_the_line_through_their_logarithms() -> None:
-    start, slope, error = law({10: 0.1, 100: 0.2, 1000: 0.4})
-    assert slope == pytest.approx(math.log10(2))
-    assert math.exp(start + slope * math.log(10)) == pytest.approx(0.1)
-    assert error == pytest.approx(0, abs=1e-9)
-    *_, off = law({10: 0.1, 100: 0.3, 1000: 0.4})
-    assert off == pytest.approx(math.log(1.5) * math.sqrt(2 / 3))
+    found = law({10: 0.1, 100: 0.2, 1000: 0.4})
+    assert found.slope == pytest.approx(math.log10(2))
+    assert found.gap(10) == pytest.approx(0.1)
+    assert found.error == pytest.approx(0, abs=1e-9)
+    assert found.gap(100_000) == pytest.approx(1.6)
+    assert found.factor(100_000) == pytest.approx(1)
+    off = law({10: 0.1, 100: 0.3, 1000: 0.4})
+    assert off.error == pytest.approx(math.log(1.5) * math.sqrt(2 / 3))
+
+
+def test_a_prediction_is_the_less_sure_the_further_it_is_from_the_points() -> None:
+    """Logarithms to 10 are 1, 2, 3: their squared distances from 2 add up to 2."""
+    found = law({10: 0.1, 100: 0.3, 1000: 0.4})
+    inside, outside = (math.log(found.factor(size)) for size in (100, 10_000))
+    assert inside == pytest.approx(found.error * math.sqrt(1 + 1 / 3))
+    assert outside == pytest.approx(found.error * math.sqrt(1 + 1 / 3 + 4 / 2))
+    assert found.gap(10_000) == pytest.approx(found.gap(100) * 4)
+
+
+def test_the_law_is_said_of_a_billion_parameters_with_its_error(tmp_path: Path) -> None:
+    records = sizes.Records(tmp_path / "quality.json", sizes.SECTION, sizes.settings())
+    steps = sizes.steps_of(0)
+    for width, end in zip(sizes.WIDTHS, (2.1, 2.2, 2.4), strict=True):
+        task = Task(0, width=width)
+        for name, loss in (("muon-tuned", 2.0), ("sparse-muon", end)):
+            records.add(Key(f"{name} {width}", sizes.SEED, steps[width]), task, Run({"1.0": loss}))
+    (shown,) = (text for text in sizes.said(records, steps) if text.startswith("sparse-muon: "))
+    found = law({238_144: 0.05, 869_504: 0.1, 2_211_664: 0.2})
+    low, high = (100 * found.gap(10**9) * found.factor(10**9) ** sign for sign in (-1, 1))
+    assert shown.endswith(f"by one standard error {low:.1f} to {high:.1f} %")
 
 
 def test_poisoners_stand_beside_six_and_eight_honest_peers(tmp_path: Path) -> None:
