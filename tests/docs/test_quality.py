@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from agents.protocol.numbers import Violation
 from agents.storage.embedded import EmbeddedStore
 from agents.training.state import model_hash
+from agents.verify.spot_checks import reexecute
 from scripts._figures.text import schedule
 from tests.measure.bench_inner_large import Parts
 from tests.measure.quality import poison, sizes
@@ -26,6 +28,7 @@ from tests.measure.quality.sizes import law
 from tests.measure.quality.task import CORPUS_SHA256, Task
 from tests.measure.quality.trainer import Method, Run, ScheduleFree
 from tests.measure.rows import END
+from tests.stage.memory.honest_round import DEVICE
 from tests.stage.memory.tiny_specs import tiny_model
 
 
@@ -178,16 +181,21 @@ def test_a_curve_has_a_point_at_every_quarter_of_every_run(tmp_path: Path) -> No
     assert all(name in path.read_text() for name in drawn)
 
 
-def test_a_jobs_rounds_keep_memory_and_state_until_both_are_reset(tmp_path: Path) -> None:
-    optimizer = {**SPEC["optimizer"], "seq_len": 16, "batch_size": 1, "inner_state_rounds": 2}
+def small_job(folder: Path, life: int) -> JobRun:
+    """The study's job on a tiny model; codec memory and inner state live so many rounds."""
+    optimizer = {**SPEC["optimizer"], "seq_len": 16, "batch_size": 1, "inner_state_rounds": life}
     spec = {
         **SPEC,
         "model": tiny_model(16, 24, 16),
         "optimizer": optimizer,
-        "codec_options": {"cell": 16, "memory_rounds": 2},
+        "codec_options": {"cell": 16, "memory_rounds": life},
         "rounds": 4,
     }
-    run = JobRun(EmbeddedStore(tmp_path), spec)
+    return JobRun(EmbeddedStore(folder), spec)
+
+
+def test_a_jobs_rounds_keep_memory_and_state_until_both_are_reset(tmp_path: Path) -> None:
+    run = small_job(tmp_path, life=2)
     before = run.state
     run.round()
     assert all(one.owed is not None and one.inner is not None for one in run.carried.values())
@@ -196,6 +204,20 @@ def test_a_jobs_rounds_keep_memory_and_state_until_both_are_reset(tmp_path: Path
     assert all(one.owed is None and one.inner is None for one in run.carried.values())
     assert run.uploaded == 2 * run.job.codec.wire_size(run.job.shapes)
     assert (run.step, model_hash(run.state) != model_hash(before)) == (2, True)
+
+
+def test_a_round_of_the_job_is_done_again_from_what_its_node_carried(tmp_path: Path) -> None:
+    """The second round: the first one starts from zero anyway."""
+    run = small_job(tmp_path, life=60)
+    run.round()
+    run.round()
+    assert run.played is not None
+    right = reexecute(run.played, 3, DEVICE, run.store)
+    assert (right.violation, right.near) == (None, False), right.reason
+    no_state = replace(run.played, inner=lambda _: None)
+    no_memory = replace(run.played, memory=lambda _: None)
+    for blank in (no_state, no_memory):
+        assert reexecute(blank, 3, DEVICE, run.store).violation == Violation.INVALID
 
 
 def test_a_job_of_the_study_changes_only_what_is_named() -> None:

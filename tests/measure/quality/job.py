@@ -29,6 +29,7 @@ from agents.jobs.job import JobContext
 from agents.jobs.outer_step import weights_of
 from agents.jobs.publish import publish_job
 from agents.rounds.carried import Carried
+from agents.rounds.inputs import RoundInputs
 from agents.rounds.outcome import compute
 from agents.rounds.plan import Plan
 from agents.rounds.submissions import Submission, fetch
@@ -101,6 +102,8 @@ class JobRun:
         job: what every node knows.
         state: the model that the next round starts from.
         carried: what each node takes into the next round.
+        played: the round before, as whoever does a node's work again needs it; None before the
+            first.
     """
 
     def __init__(self, store: EmbeddedStore, spec: Mapping[str, Any]) -> None:
@@ -109,6 +112,7 @@ class JobRun:
         self.job = JobContext(publish_job(store, [corpus()], spec).spec, store)
         self.state: State = self.job.genesis()
         self.carried = dict.fromkeys(_NODES, Carried())
+        self.played: RoundInputs | None = None
         self.step = self.uploaded = 0
         self.codec_s = 0.0
         self._carry: Ranges = ()
@@ -134,8 +138,22 @@ class JobRun:
             owed = job.codec.remember(work.gradient, before.owed, submission.gradient)
             after[node] = Carried(owed, work.inner).into(job, self.step, self.step + 1)
         self.uploaded += max(len(store.get_digest(s.reveal.content, 1 << 24)) for s in found)
+        self.played = self._inputs(plan, found)
         self._finish(plan, found)
         self.carried = after
+
+    def _inputs(self, plan: Plan, found: list[Submission]) -> RoundInputs:
+        began = self.carried
+        return RoundInputs(
+            self.job,
+            JOB,
+            self.step + 1,
+            plan,
+            self.state,
+            found,
+            memory=lambda node: began[node].owed,
+            inner=lambda node: began[node].inner,
+        )
 
     def _finish(self, plan: Plan, found: list[Submission]) -> None:
         outcome = compute(self.job, JOB, self.step + 1, plan, self.state, found, DEVICE)
