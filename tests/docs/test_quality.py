@@ -17,7 +17,14 @@ from agents.training.state import model_hash
 from agents.verify.spot_checks import reexecute
 from scripts._figures.text import schedule
 from tests.measure.bench_inner_large import Parts
-from tests.measure.quality import poison, sizes
+from tests.measure.bench_quality import (
+    above_row,
+    job_rows,
+    poison_rows,
+    quarter_row,
+    tuned_rows,
+)
+from tests.measure.quality import job, poison, sizes
 from tests.measure.quality.curves import points, write
 from tests.measure.quality.grid import RATE, Grid, Point, Result, is_behind
 from tests.measure.quality.job import SPEC, JobRun, spec_of
@@ -122,6 +129,28 @@ def test_a_method_is_judged_at_the_best_point_of_seed_0(tmp_path: Path) -> None:
     assert "| `muon` | x8 | 0.000 | 2.100 | 2.400 | not run |" in records.held_out()
     assert "2.200 | **2.100** |" in records.table()
     assert records.by_seed("adamw") == {}
+
+
+def test_the_quarter_of_the_bytes_is_judged_by_the_seeds_that_had_no_say() -> None:
+    met = quarter_row({0: 0.5, 1: -0.3, 2: 0.2})
+    assert met.met and "+0.500 on seed 0" in met.measured and "-0.300, +0.200" in met.measured
+    assert not quarter_row({0: -0.5, 1: 0.3, 2: -0.2}).met
+
+
+def test_a_row_beside_another_is_judged_by_its_worst_seed() -> None:
+    theirs = {0: 2.0, 1: 2.0}
+    found = above_row("job", {0: 1.9, 1: 2.2}, theirs, 0.08)
+    assert found is not None and not found.met
+    assert found.measured == "-5.0 %, +10.0 % (seeds 0, 1)"
+    other = above_row("job", {0: 1.9, 1: 2.1, 2: 9.0}, theirs, 0.08)
+    assert other is not None and other.met
+    assert above_row("job", {2: 2.0}, theirs, 0.08) is None
+
+
+def test_the_bench_has_a_row_for_every_goal_beside_another_run() -> None:
+    made = (*tuned_rows(Grid()), *job_rows(job.opened()), *poison_rows(poison.opened()))
+    assert len(made) == 3 + 2 + 2
+    assert all(row.goal and row.met is not None for row in made)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 
 A full run takes a minute and a half of CPU, so the figures with a goal come from
 `docs/quality.json`, where `python -m tests.measure.quality --record` put them, and a short run of
-the same methods shows that they still learn. `--full` records what is missing first, and draws all
+the same methods shows that they still learn. A job's own rounds and two poisoners of eight have
+goals beside runs of the same section. `--full` records what is missing first, and draws all
 that is recorded against tokens, bytes and time, into `report/quality/`.
 
     python -m tests.measure.bench_quality
@@ -20,8 +21,8 @@ from pathlib import Path
 
 import torch
 
-from tests.measure.quality import curves
-from tests.measure.quality.grid import Grid
+from tests.measure.quality import curves, job, poison
+from tests.measure.quality.grid import HELD_OUT, SEED, Grid
 from tests.measure.quality.methods import METHODS
 from tests.measure.quality.record import Key, Records
 from tests.measure.quality.sections import sections
@@ -56,7 +57,10 @@ GOALS = {
     "demo-muon": Goal(2.45, 0.92, "DeMo 2.898 at 0.920 MB"),
 }
 COMPARED = (("sparse", "diloco"),)
-TUNED = ("sparse-muon", "cells-muon-quarter", "demo-muon")  # beside AdamW, each at its best rates
+TUNED = ("sparse-muon", "demo-muon")  # beside AdamW, each at its best rates
+QUARTER = "cells-muon-quarter"  # the same, by the mean over the held-out seeds
+JOB_STEPS = 600
+JOB_GOALS = {"adamw-tuned": 0.0, "muon-tuned": 0.08}  # of the job's loss over theirs, less one
 PEERS = {"adamw": "2.471", "diloco": "2.685 (seed 1: 2.764)"}
 
 
@@ -73,8 +77,81 @@ def row(name: str, runs: Sequence[Run]) -> Row:
     return Row(figure, shown, f"< {goal.loss:.2f}, <= {goal.megabytes} MB", met, goal.peer)
 
 
+def tuned_rows(tuned: Grid) -> Iterator[Row]:
+    """Methods beside AdamW, all at their best rates of one grid on seed 0."""
+    central = tuned.by_seed("adamw")
+
+    def behind(name: str) -> dict[int, float]:
+        ends = tuned.by_seed(name)
+        return {seed: ends[seed] - central[seed] for seed in sorted(ends.keys() & central.keys())}
+
+    for name in TUNED:
+        gaps = behind(name).values()
+        shown = ", ".join(f"{gap:+.3f}" for gap in gaps)
+        figure = f"recorded on one grid: {name} minus adamw, by seed"
+        yield Row(figure, shown, "<= 0", bool(gaps) and max(gaps) <= 0)
+    found = behind(QUARTER)
+    if SEED in found and found.keys() >= set(HELD_OUT):
+        yield quarter_row(found)
+
+
+def quarter_row(gaps: dict[int, float]) -> Row:
+    """The quarter of the bytes: judged by the seeds that had no say in any rate."""
+    held_out = [gaps[seed] for seed in HELD_OUT]
+    mean = statistics.mean(held_out)
+    each = ", ".join(f"{gap:+.3f}" for gap in held_out)
+    shown = (
+        f"{mean:+.3f}, mean of the held-out seeds 1 and 2 ({each}); "
+        f"{gaps[SEED]:+.3f} on seed 0, which chose the rates; "
+        f"{statistics.mean(gaps.values()):+.3f}, mean of all"
+    )
+    figure = f"recorded on one grid: {QUARTER} minus adamw"
+    return Row(figure, shown, "<= 0 on the held-out seeds' mean", mean <= 0)
+
+
+def above_row(
+    figure: str, ours: dict[int, float], theirs: dict[int, float], goal: float
+) -> Row | None:
+    """How far each seed's loss ends above another run's, in percent; None where there is no seed
+    of both."""
+    both = sorted(ours.keys() & theirs.keys())
+    if not both:
+        return None
+    gaps = [ours[seed] / theirs[seed] - 1 for seed in both]
+    seeds = ", ".join(map(str, both))
+    shown = ", ".join(f"{100 * gap:+.1f} %" for gap in gaps) + f" (seeds {seeds})"
+    return Row(f"recorded: {figure}", shown, f"<= {100 * goal:g} %", max(gaps) <= goal)
+
+
+def ends(records: Records, name: str, steps: int) -> dict[int, float]:
+    """The loss at the end of a recorded row, by seed."""
+    return {seed: run["val"]["1.0"] for seed, run in records.of(name, steps).items()}
+
+
+def job_rows(records: Records) -> Iterator[Row]:
+    """A job's own rounds beside central training."""
+    ours = ends(records, "job", JOB_STEPS)
+    for name, goal in JOB_GOALS.items():
+        figure = f"a job's own rounds above {name}, {JOB_STEPS * TOKENS_A_STEP:,} tokens"
+        found = above_row(figure, ours, ends(records, name, JOB_STEPS), goal)
+        if found is not None:
+            yield found
+
+
+def poison_rows(records: Records) -> Iterator[Row]:
+    """Two of eight that poison, beside the six honest peers alone."""
+    for rule in poison.RULES:
+        poisoned, six = (
+            ends(records, f"{rule} {row}", poison.STEPS) for row in ("poisoned", "six")
+        )
+        figure = f"{rule}, two of eight poison, above six peers"
+        found = above_row(figure, poisoned, six, poison.GOAL)
+        if found is not None:
+            yield found
+
+
 def rows(say: Callable[[str], None] = lambda _: None, full: bool = False) -> Iterator[Row]:
-    """Recorded rows, the comparison with DiLoCo, and the short run."""
+    """Recorded rows, the comparisons of recorded rows, and the short run."""
     records = Records()
     for seed in SEEDS if full else ():
         task = Task(seed)
@@ -99,14 +176,9 @@ def rows(say: Callable[[str], None] = lambda _: None, full: bool = False) -> Ite
             ]
             shown = ", ".join(f"{gap:+.3f}" for gap in gaps)
             yield Row(f"recorded: {one} minus {other}, by seed", shown, "<= 0", max(gaps) <= 0)
-    tuned = Grid()
-    central = tuned.by_seed("adamw")
-    for name in TUNED:
-        ends = tuned.by_seed(name)
-        gaps = [ends[seed] - central[seed] for seed in sorted(ends.keys() & central.keys())]
-        shown = ", ".join(f"{gap:+.3f}" for gap in gaps)
-        figure = f"recorded on one grid: {name} minus adamw, by seed"
-        yield Row(figure, shown, "<= 0", bool(gaps) and max(gaps) <= 0)
+    yield from tuned_rows(Grid())
+    yield from job_rows(job.opened())
+    yield from poison_rows(poison.opened())
     task = Task(0)
     for name in SHOWN:
         say(f"{name}, {SHORT} steps")
