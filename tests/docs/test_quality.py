@@ -25,7 +25,7 @@ from tests.measure.bench_quality import (
     tuned_rows,
 )
 from tests.measure.quality import job, poison, sizes
-from tests.measure.quality.curves import points, write
+from tests.measure.quality.curves import of_one_machine, points, write
 from tests.measure.quality.grid import RATE, Grid, Point, Result, is_behind
 from tests.measure.quality.job import SPEC, JobRun, spec_of
 from tests.measure.quality.methods import METHODS
@@ -208,6 +208,26 @@ def test_a_curve_has_a_point_at_every_quarter_of_every_run(tmp_path: Path) -> No
         f"figure-quality-runs-{kind}-819200.svg" for kind in ("tokens", "bytes", "time")
     } <= drawn
     assert all(name in path.read_text() for name in drawn)
+
+
+def test_time_is_drawn_of_one_machine_alone(tmp_path: Path) -> None:
+    """Two of the three runs were made here, the first and slowest elsewhere."""
+    records = Records(tmp_path / "quality.json", poison.SECTION, poison.opened().settings)
+    task = Task(0)
+    for seed in (0, 1, 2):
+        records.add(Key("norm_clip six", seed, 200), task, Run({"1.0": 2.0}, cpu_s=9.0 - seed))
+    records.content[poison.SECTION][0]["machine"] = "abacus"
+    made = points(records, 200)
+    assert [row[1] for row in made] == [0, 1, 2]
+    assert [row[1] for row in of_one_machine(records, 200, made)] == [1, 2]
+
+
+def test_the_study_and_the_job_have_runs_of_several_machines() -> None:
+    for records, steps in ((Records(), 200), (job.opened(), 600)):
+        rows = points(records, steps)
+        machines = records.machines(steps)
+        shown = {machines[row[0], row[1]] for row in of_one_machine(records, steps, rows)}
+        assert len(shown) == 1 < len(set(machines.values()))
 
 
 def small_job(folder: Path, life: int) -> JobRun:

@@ -2,12 +2,17 @@
 """`docs/quality.json`: each run with its setting; the page's tables are made from it.
 
 A run whose setting has changed since is not shown and is run again.
+
+Each run has its machine, because CPU seconds of two machines can't be compared. Runs from before
+there was such a field have the commits that recorded them in its place: what one session recorded
+at one go was taken to be of one machine.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import os
 import platform
 import statistics
 import time
@@ -97,7 +102,8 @@ class Records:
         kept = [entry for entry in self.content[self.section] if _entry_key(entry) != key]
         result = asdict(run)
         result["codec_s"], result["cpu_s"] = round(run.codec_s, 2), round(run.cpu_s, 1)
-        kept.append(asdict(key) | {"setting": self.settings[key.method], "result": result})
+        made = {"setting": self.settings[key.method], "machine": _machine(task), "result": result}
+        kept.append(asdict(key) | made)
         order = list(self.settings)
         kept.sort(key=lambda e: (e["steps"], order.index(e["method"]), e["seed"]))
         self.content[self.section] = kept
@@ -146,12 +152,21 @@ class Records:
     def of(self, method: str, steps: int) -> dict[int, dict[str, Any]]:
         """By seed what was recorded of a method's runs of so many steps, if its setting is still
         the same."""
+        return {entry["seed"]: entry["result"] for entry in self._entries(method, steps)}
+
+    def machines(self, steps: int) -> dict[tuple[str, int], str]:
+        """By method and seed the machine that made the runs of so many steps which `of` gives."""
         return {
-            entry["seed"]: entry["result"]
-            for entry in self.content[self.section]
-            if (entry["method"], entry["steps"]) == (method, steps)
-            and entry["setting"] == self.settings[method]
+            (name, entry["seed"]): entry["machine"]
+            for name in self.settings
+            for entry in self._entries(name, steps)
         }
+
+    def _entries(self, method: str, steps: int) -> Iterator[dict[str, Any]]:
+        for entry in self.content[self.section]:
+            same = (entry["method"], entry["steps"]) == (method, steps)
+            if same and entry["setting"] == self.settings[method]:
+                yield entry
 
 
 @contextmanager
@@ -174,6 +189,14 @@ def kept_or_made(
             records.add(key, task, run)
             records.write_page()
     return run
+
+
+def _machine(task: Task) -> str:
+    """What made a run: architecture, cores and PyTorch, the network's device, and the day. A name
+    says nothing of how fast a machine was, so runs of two days are of two machines."""
+    device = task.net.device
+    where = f"{platform.machine()}, {os.cpu_count()} cores, PyTorch {torch.__version__}"
+    return f"{where}, {device}, {time.strftime('%Y-%m-%d')}"
 
 
 def _entry_key(entry: dict[str, Any]) -> Key:
