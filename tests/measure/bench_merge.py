@@ -16,7 +16,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count as places
 from pathlib import Path
@@ -34,6 +34,9 @@ from tests.measure.rows import Row
 
 GOAL = "merge of 32 payloads of 1e6 elements no slower than torch.median over the stack"
 SIZES = ((32, 1_000_000), (16, 10_000_000))
+# Whose goal names two threads, too, at the first of the sizes.
+OF_TWO_THREADS = ("multi_krum",)
+RULES = (*OF_TWO_THREADS, "median", "trimmed_mean", "geometric_median")
 FRACTION = 0.3
 EXTRA_GOAL_MB = 100.0
 
@@ -124,7 +127,8 @@ def _built_as_in_an_agent(nodes: int, elements: int) -> None:
 
 @dataclass(frozen=True)
 class Contest:
-    """One rule against ByzFL's; `goal` is how many times faster it should be."""
+    """One rule against ByzFL's, as many threads on both sides; `goal` is how many times faster it
+    should be."""
 
     rule: str
     form: str
@@ -135,6 +139,7 @@ class Contest:
     peer_ms: float
     own_mb: float | None
     peer_mb: float | None
+    threads: int = 1
 
     @property
     def ratio(self) -> float:
@@ -148,15 +153,20 @@ class Contest:
         peer = "" if self.peer_mb is None else f", +{self.peer_mb:.0f} MB"
         goal = f">= {self.goal:g} x, <= {EXTRA_GOAL_MB:g} MB"
         met = self.ratio >= self.goal and (self.own_mb is None or self.own_mb <= EXTRA_GOAL_MB)
-        name = f"{self.rule} {size}, {self.form}"
+        threads = "" if self.threads == 1 else f", {self.threads} threads"
+        name = f"{self.rule} {size}, {self.form}{threads}"
         shown = f"{self.ratio:.1f} x ByzFL, {self.own_ms:.0f} ms{memory}"
         return Row(name, shown, goal, met, f"ByzFL {self.peer_ms:.0f} ms{peer}")
 
 
 def contests(
-    nodes: int, elements: int, repeats: int, compile_too: bool = True
+    nodes: int,
+    elements: int,
+    repeats: int,
+    compile_too: bool = True,
+    rules: Sequence[str] = RULES,
 ) -> Iterator[Contest]:
-    """Every rule against ByzFL's at one size, eager first; raises `peer_byzfl.NoPeer`."""
+    """These rules against ByzFL's at one size, eager first; raises `peer_byzfl.NoPeer`."""
     peers = peer_byzfl.load()
     stack, payloads = _payloads(nodes, elements)
     bad = int(FRACTION * nodes)
@@ -167,6 +177,8 @@ def contests(
         ("geometric_median", peers.GeometricMedian(), 5, 5, None),
     ]
     for name, peer, eager_goal, goal, recipe in pairs:
+        if name not in rules:
+            continue
         own = merge_rules.get(name)()
         for form, wanted in (("eager", eager_goal), ("compiled", goal)):
             able = compile_too and compiled.available()
@@ -178,7 +190,9 @@ def contests(
                 times = [(cpu_ms(own_call), cpu_ms(peer_call)) for _ in range(repeats)]
                 memory = extra_mb(own_call), extra_mb(peer_call)
             ours, theirs = (min(column) for column in zip(*times, strict=True))
-            yield Contest(name, form, wanted, nodes, elements, ours, theirs, *memory)
+            figures = ours, theirs, *memory
+            threads = torch.get_num_threads()
+            yield Contest(name, form, wanted, nodes, elements, *figures, threads)
 
 
 def _warm(recipe: compiled.Recipe | None) -> bool:
@@ -216,6 +230,7 @@ def rows(repeats: int = 3, full: bool = False) -> Iterator[Row]:
         yield from scoring_rows(*SCORED_LARGE, repeats=1)
     for nodes, elements in SIZES:
         yield from peer_rows(nodes, elements, repeats)
+    yield from peer_rows(*SIZES[0], repeats, given=2, rules=OF_TWO_THREADS)
 
 
 def scoring_rows(nodes: int, elements: int, repeats: int) -> Iterator[Row]:
@@ -233,13 +248,18 @@ def scoring_rows(nodes: int, elements: int, repeats: int) -> Iterator[Row]:
 
 
 def peer_rows(
-    nodes: int, elements: int, repeats: int, compile_too: bool = True, given: int = 1
+    nodes: int,
+    elements: int,
+    repeats: int,
+    compile_too: bool = True,
+    given: int = 1,
+    rules: Sequence[str] = RULES,
 ) -> Iterator[Row]:
-    """One line per contest with ByzFL, or one that says why there is none."""
+    """One line per contest with ByzFL, or one that says why there is none. `given`: threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(given)
     try:
-        for contest in contests(nodes, elements, repeats, compile_too):
+        for contest in contests(nodes, elements, repeats, compile_too, rules):
             yield contest.row()
     except peer_byzfl.NoPeer as error:
         yield Row("merging beside ByzFL", f"not measured: {error}")
@@ -281,13 +301,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--eager", action="store_true", help="don't compile (seconds per kernel)")
     parser.add_argument("--threads", type=int, default=1, help="of both sides")
+    parser.add_argument("--rule", action="append", choices=RULES, help="default: all")
     parser.add_argument("--scores", action="store_true", help="scores beside merges, on one thread")
     given = parser.parse_args()
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
     size = (given.nodes, given.elements, given.repeats)
-    found = (
-        scoring_rows(*size) if given.scores else peer_rows(*size, not given.eager, given.threads)
-    )
+    if given.scores:
+        found = scoring_rows(*size)
+    else:
+        found = peer_rows(*size, not given.eager, given.threads, given.rule or RULES)
     for row in found:
         met = {None: "", True: "met", False: "MISSED"}[row.met]
         print(f"{row.figure:<38} {row.measured:<44} {row.goal:<22} {met:<7} {row.peer}", flush=True)
