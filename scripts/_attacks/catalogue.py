@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, cached_property
 from multiprocessing import get_context
 
 from scripts._attacks import (
@@ -31,6 +31,8 @@ from scripts._attacks.market import Market, Numbers
 from scripts._attacks.task_pool import TaskNumbers
 
 FAMILIES = ("training", "verifying", "scoring", "gauntlet", "consensus", "tasks")
+SCORED = ("gauntlet", "consensus")
+"""Families of a job that its verifiers' scores pay."""
 
 
 def attacks(numbers: TaskNumbers | None = None) -> tuple[Attack, ...]:
@@ -55,20 +57,23 @@ def play(
     begun: Callable[[Attack], None] = lambda attack: None,
     of_tasks: TaskNumbers | None = None,
     workers: int = 1,
+    scored: Numbers | None = None,
 ) -> Iterator[tuple[Attack, Outcome]]:
     """Play all attacks of these families, in their order. `begun` is told of each.
 
-    `workers`: processes that play at the same time; with 1 this one does.
+    Args:
+        workers: processes that play at the same time; with 1 this one does.
+        scored: what the families `SCORED` are played at; None: at `numbers` as well.
     """
     every = list(enumerate(attacks(of_tasks)))
     wanted = [(place, attack) for place, attack in every if attack.family in families]
     if workers == 1:
-        market = Market(numbers)
+        markets = _Markets(numbers, scored)
         for _, attack in wanted:
             begun(attack)
-            yield attack, attack.play(market)
+            yield attack, attack.play(markets.of(attack))
         return
-    given = numbers, of_tasks
+    given = numbers, of_tasks, scored
     with ProcessPoolExecutor(workers, get_context("spawn"), _begin, given) as pool:
         outcomes = pool.map(_played, [place for place, _ in wanted])
         for _, attack in wanted:
@@ -76,26 +81,52 @@ def play(
             yield attack, next(outcomes)
 
 
-_given: list[tuple[Numbers, TaskNumbers | None]] = []  # of a process that plays for another one
+class _Markets:
+    """The markets that attacks are played on, each made when it is first asked for."""
+
+    def __init__(self, numbers: Numbers, scored: Numbers | None) -> None:
+        self._numbers, self._scored = numbers, scored
+
+    def of(self, attack: Attack) -> Market:
+        """The market of an attack's family."""
+        return self.scored if attack.family in SCORED else self.usual
+
+    @cached_property
+    def usual(self) -> Market:
+        return Market(self._numbers)
+
+    @cached_property
+    def scored(self) -> Market:
+        return self.usual if self._scored is None else Market(self._scored)
 
 
-def _begin(numbers: Numbers, of_tasks: TaskNumbers | None) -> None:
-    _given[:] = [(numbers, of_tasks)]
+# Of a process that plays for another one.
+_given: list[tuple[Numbers, TaskNumbers | None, Numbers | None]] = []
+
+
+def _begin(numbers: Numbers, of_tasks: TaskNumbers | None, scored: Numbers | None) -> None:
+    _given[:] = [(numbers, of_tasks, scored)]
 
 
 @cache
-def _own() -> tuple[Market, tuple[Attack, ...]]:
-    ((numbers, of_tasks),) = _given
-    return Market(numbers), attacks(of_tasks)
+def _own() -> tuple[_Markets, tuple[Attack, ...]]:
+    ((numbers, of_tasks, scored),) = _given
+    return _Markets(numbers, scored), attacks(of_tasks)
 
 
 def _played(place: int) -> Outcome:
     """An attack by its place, since what plays it can't be sent to another process."""
-    market, every = _own()
-    return every[place].play(market)
+    markets, every = _own()
+    return every[place].play(markets.of(every[place]))
 
 
-def honest_rows(numbers: Numbers, of_tasks: TaskNumbers | None = None) -> tuple[HonestWork, ...]:
-    """What honest work brings at the same numbers."""
-    market = Market(numbers)
-    return (*honest.honest_work(market), *honest_work.honest_work(market, of_tasks))
+def honest_rows(
+    numbers: Numbers, of_tasks: TaskNumbers | None = None, scored: Numbers | None = None
+) -> tuple[HonestWork, ...]:
+    """What honest work brings at the same numbers. `scored`: as `play` has it."""
+    markets = _Markets(numbers, scored)
+    return (
+        *honest.honest_work(markets.usual),
+        *honest_work.honest_work(markets.usual, of_tasks),
+        *honest_work.scored_work(markets.scored),
+    )

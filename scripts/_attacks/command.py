@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 
 from agents.jobs.publish import retained_by_default
+from agents.mechanisms import verify
 from agents.runtime.files import SPEC_BYTES, read_yaml
 from agents.storage.durable import write_atomic
 from agents.tasks.contract import Tasks
@@ -59,8 +60,9 @@ def run(
         _around_marks(page)  # it is refused before the attacks are played, not after
     numbers, of_tasks = _read(rpc, job, store, deployment)
     numbers = chosen(numbers, spec, full, given)
+    scored = None
     if job is None:
-        numbers = usual(numbers, given)
+        numbers, scored = usual(numbers, given), usual(numbers, given, by_scores=True)
     if given.get("judges") is not None:
         of_tasks = replace(of_tasks, judges=given["judges"])
     steps = Console(stderr=True)
@@ -73,9 +75,9 @@ def run(
 
         try:
             workers = min(_MOST_WORKERS, os.cpu_count() or 1) if len(due) > _FEW else 1
-            found = list(play(numbers, families or FAMILIES, begun, of_tasks, workers))
+            found = list(play(numbers, families or FAMILIES, begun, of_tasks, workers, scored))
             status.update("honest work")
-            honest = honest_rows(numbers, of_tasks)
+            honest = honest_rows(numbers, of_tasks, scored)
         except Refused as error:
             raise click.ClickException(f"The contracts refuse these numbers: {error}.") from None
         if plot is not None:
@@ -87,7 +89,7 @@ def run(
             except ValueError as error:
                 raise click.ClickException(f"{plot}: {error}") from None
     if page is not None:
-        text = f"{said(numbers)} {verdict(found)}\n\n{as_page(found, honest)}"
+        text = f"{said(numbers, scored)} {verdict(found)}\n\n{as_page(found, honest)}"
         if str(page) == "-":
             click.echo(text, nl=False)
         else:
@@ -98,7 +100,7 @@ def run(
     console.print(honest_table(honest))
     console.print()
     console.print(printed(found))
-    click.echo(said(numbers))
+    click.echo(said(numbers, scored))
     click.echo(verdict(found))
     if plot is not None:
         click.echo(f"Drawn: {plot}")
@@ -140,14 +142,17 @@ def chosen(numbers: Numbers, spec: Path | None, full: bool, given: Mapping[str, 
     return _admitted(replace(numbers, terms=terms, **changes), given.get("fee"))
 
 
-def usual(numbers: Numbers, given: Mapping[str, Any]) -> Numbers:
+def usual(numbers: Numbers, given: Mapping[str, Any], by_scores: bool = False) -> Numbers:
     """The numbers with what `job create` chooses where nothing was: rounds whose pay is retained,
-    and a verifiers' cut that pays for doing work again at the cost of computing."""
+    and a verifiers' cut that pays for doing work again at the cost of computing. Where nothing is
+    done again, the cut is a job's without that: `by_scores`, a job that verifiers' scores pay, or
+    a spec that says so."""
     if given.get("retain_rounds") is None:
         terms = replace(numbers.terms, retain_rounds=retained_by_default(numbers.job_rounds))
         numbers = replace(numbers, terms=terms)
     if given.get("verifiers_cut") is None:
-        return fairly_paid(numbers)
+        redone = verify.get(str(numbers.spec.get("verify", "reexecution"))).redone
+        return fairly_paid(numbers) if redone and not by_scores else numbers
     cut = round(100 * given["verifiers_cut"])
     return replace(numbers, terms=replace(numbers.terms, verifier_bps=cut))
 

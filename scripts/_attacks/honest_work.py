@@ -21,7 +21,7 @@ from scripts._attacks.task_strategies import gives
 
 
 def honest_work(market: Market, numbers: TaskNumbers | None = None) -> tuple[HonestWork, ...]:
-    """The rows, at the numbers of a market and of its tasks."""
+    """The rows of tasks, at the numbers of a market and of its tasks."""
     numbers = numbers or TaskNumbers()
     compute = Fraction(numbers.compute_of(market))
     rows = [
@@ -53,14 +53,23 @@ def honest_work(market: Market, numbers: TaskNumbers | None = None) -> tuple[Hon
             name = "verifier: its sample and votes, by the task, where creators audit"
             name += f" {float(share):.1%} and nobody cheats"
             rows.append(HonestWork(name, share * vote, (share + rate) * compute))
-    verifiers, trainers = len(market.honest_verifiers), len(market.honest)
-    if verifiers:
-        pay = Fraction(_won(market, scored, market.honest_verifiers), verifiers)
-        share = Fraction(str(market.numbers.compute))
-        rows.append(HonestWork("verifier: a round's scores", pay, share * pay))
-        pay = Fraction(_won(market, scored, market.honest), trainers)
-        rows.append(HonestWork("trainer: a scored round", pay, share * pay))
     return tuple(rows)
+
+
+def scored_work(market: Market) -> tuple[HonestWork, ...]:
+    """The rows of a job that its verifiers' scores pay; none where no honest one scores."""
+    share = Fraction(str(market.numbers.compute))
+
+    def row(name: str, players: list[Player]) -> HonestWork:
+        pay = Fraction(_won(market, scored, players), len(players))
+        return HonestWork(name, pay, share * pay)
+
+    if not market.honest_verifiers:
+        return ()
+    return (
+        row("verifier: a round's scores", market.honest_verifiers),
+        row("trainer: a scored round", market.honest),
+    )
 
 
 def _audited(market: Market, numbers: TaskNumbers) -> Fraction | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
+from agents.jobs.publish import Terms
 from agents.protocol.numbers import ZOO
 from scripts._attacks.attack import Attack, Outcome
 from scripts._attacks.honest import HonestWork
@@ -35,17 +36,25 @@ def rows(found: Found) -> Iterable[tuple[str, ...]]:
         yield (attack.name, *money, f"{pays}: {why}" if one.pays else one.note)
 
 
-def said(numbers: Numbers) -> str:
-    """The numbers that the attacks were played at, in a sentence."""
+def said(numbers: Numbers, scored: Numbers | None = None) -> str:
+    """The numbers that the attacks were played at, in a sentence. `scored`: those of the families
+    of a job that verifiers' scores pay, if they differ."""
     terms = numbers.terms
+    cut = f"the verifiers have {_percent(terms)}"
+    if scored is not None and scored.terms.verifier_bps != terms.verifier_bps:
+        cut += f", and {_percent(scored.terms)} where their scores pay it (gauntlet, consensus)"
     return (
         f"{numbers.nodes} trainers with {amount(numbers.stake)} ZOO each, {numbers.verifiers} "
         f"verifiers with {amount(numbers.verifier_stake)}, {numbers.aggregators} aggregators with "
         f"{amount(numbers.aggregator_stake)}; a round pays {amount(terms.reward_per_round)}, of "
-        f"which the verifiers have {terms.verifier_bps / 100:g} %; {terms.retain_rounds} rounds' "
-        f"pay is retained, and computing costs {numbers.compute:.0%} of it; the attacker has "
-        f"{numbers.evil_nodes} trainers and {numbers.evil_verifiers} verifiers."
+        f"which {cut}; {terms.retain_rounds} rounds' pay is retained, and computing costs "
+        f"{numbers.compute:.0%} of it; the attacker has {numbers.evil_nodes} trainers and "
+        f"{numbers.evil_verifiers} verifiers."
     )
+
+
+def _percent(terms: Terms) -> str:
+    return f"{terms.verifier_bps / 100:g} %"
 
 
 def verdict(found: Found) -> str:

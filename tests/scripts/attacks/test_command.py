@@ -13,7 +13,9 @@ from click.testing import CliRunner
 
 from agents.jobs.publish import Terms
 from agents.protocol.numbers import ZOO
+from scripts._attacks import catalogue, command
 from scripts._attacks.attack import Attack, Outcome
+from scripts._attacks.catalogue import attacks
 from scripts._attacks.command import BEGIN, END, chosen, usual
 from scripts._attacks.known import KNOWN
 from scripts._attacks.market import Numbers
@@ -151,3 +153,26 @@ def test_usual_numbers_are_those_of_job_create() -> None:
     assert (found.retain_rounds, found.verifier_bps) == (8, 4_200)
     named = usual(Numbers(), {"retain_rounds": 0, "verifiers_cut": 12.5}).terms
     assert (named.retain_rounds, named.verifier_bps) == (0, 1_250)
+
+
+def test_where_nothing_is_done_again__the_usual_cut_is_that_of_such_a_job() -> None:
+    """`job create` gives it the cut of `Terms`, unless the sponsor names another one."""
+    alone = Numbers(spec={"verify": "gauntlet"})
+    for found in (usual(Numbers(), {}, by_scores=True), usual(alone, {})):
+        assert (found.terms.retain_rounds, found.terms.verifier_bps) == (8, Terms().verifier_bps)
+    assert usual(Numbers(), {"verifiers_cut": 30.0}, by_scores=True).terms.verifier_bps == 3_000
+
+
+def test_families_that_scores_pay__are_played_and_named_at_their_own_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first scores that tie pay everybody alike: three trainers whose work is worth nothing win
+    250 of 850 ZOO, with what the cuts of the two cost. The last rows of honest work are of the same
+    terms."""
+    tie = next(one for one in attacks() if one.name == "tie the first scores with stake at the cap")
+    monkeypatch.setattr(catalogue, "attacks", lambda of_tasks=None: (tie,))
+    monkeypatch.setattr(command, "attacks", lambda of_tasks=None: (tie,))
+    text = " ".join(run("--page", "-").split())
+    assert "the verifiers have 42 %, and 10 % where their scores pay it (gauntlet, cons" in text
+    assert f"| {tie.name} | 2,300 | 250 | 250 | PAYS" in text
+    assert "| trainer: a round | 58.9 |" in text and "| trainer: a scored round | 142 |" in text

@@ -9,7 +9,7 @@ import pytest
 
 from agents.protocol.numbers import ZOO
 from agents.tasks.rechecking_pay import least_share
-from scripts._attacks.honest_work import HonestWork, honest_work
+from scripts._attacks.honest_work import HonestWork, honest_work, scored_work
 from scripts._attacks.market import Market, Numbers
 from scripts._attacks.task_pool import TaskNumbers
 
@@ -23,7 +23,7 @@ def market() -> Market:
 
 @pytest.fixture(scope="module")
 def rows(market: Market) -> dict[str, HonestWork]:
-    return {row.name: row for row in honest_work(market)}
+    return {row.name: row for row in (*honest_work(market), *scored_work(market))}
 
 
 def test_every_row__but_the_unpaid_sample__earns(rows: dict[str, HonestWork]) -> None:
