@@ -350,14 +350,14 @@ def _paying(spec: JobSpec) -> list[str]:
         wrong.append(
             'score "gauntlet" does not go with score_options.pays "rank": the pay of equal nodes '
             "spread by 106 to 120 % of its mean with history 0, and by 87 % with history 8; by "
-            'pays "work" it is 16 to 23 %, so use that'
+            'pays "work" it is 15 to 22 %, so use that'
         )
     if spec.score_options.get("history") == 0:
         wrong.append(
             'score "gauntlet" does not go with score_options.history 0: past updates count like '
             "work then. By power 1 nodes that rode on a quarter of the work earned 0.44 of an "
-            'honest node\'s pay, and 0.07 with history 8; with pays "rank" riders earned 1.35 to '
-            "3.71 of their share. Leave history out"
+            'honest node\'s pay, where 0.25 is fair; with pays "rank" riders earned 1.35 to 3.71 '
+            "of their share. Leave history out"
         )
     return wrong
 
@@ -372,14 +372,14 @@ def _showing_little(spec: JobSpec, verification: Verification, codec: Codec) -> 
     if getattr(codec, "mostly_zero", False):
         return [
             f'codec "{spec.codec}" under score "{spec.score}": by power 1 two of seven nodes that '
-            "rode on a quarter of the work earned 0.67 to 1.20 of their share, with codec demo at "
-            "most 0.30"
+            "rode on a quarter of the work earned 0.67 to 1.20 of their share, with codec demo "
+            "0.23 to 0.89 (docs/scoring.md)"
         ]
     if chosen(spec.optimizer.inner, spec.optimizer.inner_options).makes_steps:
         return [
             f'the local steps of optimizer.inner "{spec.optimizer.inner}" under score '
             f'"{spec.score}": by power 1 the pay of equal nodes spread by 26 to 43 % of its mean, '
-            "with inner gradient by 13 to 18 %"
+            "with inner gradient by 12 to 18 % (docs/scoring.md)"
         ]
     return []
 

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a sponsor is told of a gauntlet job's options has the figures of docs/scoring.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.jobs.compatible import _paying, _showing, _showing_little
+from agents.mechanisms import codec as codecs
+from agents.mechanisms import verify
+from agents.training.spec import JobSpec, demo_spec
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "scoring.md").read_text()
+SECTION = " ".join(PAGE.partition("\n## `gauntlet`\n")[2].partition("\n## ")[0].split())
+# Not the value of an option: 0.44, 0.67 to 1.20, 41 to 68 %, 87 %.
+FIGURE = re.compile(r"\d+\.\d+(?: to \d+\.\d+)?|\d+(?: to \d+)? %")
+OF_TWO_COLUMNS = {"0.23 to 0.89"}  # joined; the last test holds it
+GRADIENT = {"inner": "gradient", "batch_size": 2, "seq_len": 16}
+
+
+def spec(codec: str = "demo", optimizer: dict[str, Any] | None = None, **options: Any) -> JobSpec:
+    fields: dict[str, Any] = {} if optimizer is None else {"optimizer": optimizer}
+    fields |= {"codec": codec, "score": "gauntlet", "verify": "gauntlet", "merge": "norm_clip"}
+    return demo_spec("b" + "a" * 58, score_options=options, **fields)
+
+
+def told(job: JobSpec) -> str:
+    """The one message about its options."""
+    verification, codec = verify.get(job.verify)(), codecs.get(job.codec)()
+    refused = [*_showing(job, verification, codec), *_paying(job)]
+    (message,) = refused or _showing_little(job, verification, codec)
+    return message
+
+
+JOBS = {
+    "sparse steps": spec("sparse"),
+    "sparse gradients": spec("sparse", GRADIENT),
+    "steps": spec(),
+    "rank": spec(optimizer=GRADIENT, pays="rank"),
+    "no history": spec(optimizer=GRADIENT, history=0),
+}
+
+
+def cells(row: str) -> list[str]:
+    """Of the table by job and power: `plain` before, `plain` 1, 1.25, `signs` 1, 1.25."""
+    (line,) = [line for line in PAGE.splitlines() if line.startswith(f"| {row}")]
+    return [cell.strip() for cell in line.strip("|").split("|")[1:]]
+
+
+def span(*ranges: str) -> tuple[float, float]:
+    """The least and the most of `0.12 to 0.18` and others."""
+    ends = [float(end) for found in ranges for end in found.split(" to ")]
+    return min(ends), max(ends)
+
+
+def in_fractions(figure: str) -> str:
+    """`26 to 43 %` as the page's tables have it: 0.26 to 0.43."""
+    return " to ".join(f"{int(end) / 100:.2f}" for end in figure.removesuffix(" %").split(" to "))
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_each_figure_of_a_message_is_on_the_page(name: str) -> None:
+    figures = set(FIGURE.findall(told(JOBS[name]))) - OF_TWO_COLUMNS
+    assert figures
+    for figure in figures:
+        both = (figure, in_fractions(figure)) if figure.endswith("%") else (figure,)
+        assert any(form in SECTION for form in both), figure
+
+
+def test_equal_nodes_spread_by_what_the_table_has() -> None:
+    _, plain, plain_usual, signs, signs_usual = cells("eight equal nodes: standard deviation")
+    least, most = span(plain_usual, signs_usual)
+    assert f"{100 * least:.0f} to {100 * most:.0f} %, so use that" in told(JOBS["rank"])
+    least, most = span(plain, signs)
+    assert f"with inner gradient by {100 * least:.0f} to {100 * most:.0f} %" in told(JOBS["steps"])
+
+
+def test_two_on_a_quarter_of_the_work_earn_what_the_table_has() -> None:
+    rows = PAGE[PAGE.index("| one of seven adds them to a quarter of the work") :].splitlines()
+    assert rows[1].startswith("| two of seven |")
+    _, plain, _, signs, _ = (cell.strip() for cell in rows[1].strip("|").split("|")[1:])
+    least, most = span(plain, signs)
+    assert f"with codec demo {least:.2f} to {most:.2f} (" in told(JOBS["sparse gradients"])
