@@ -50,6 +50,7 @@ def lying(numbers: Numbers, found: Fraction) -> float:
 def write_plot(path: Path, numbers: Numbers) -> None:
     """Draw both curves for the stake, ten and a hundred times of it; the suffix is the format.
 
+    In an SVG file each line has an id: `found-10`, `share-10`, `found-zero`, `share-zero`.
     ValueError for a format that matplotlib does not write.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True)
@@ -61,7 +62,8 @@ def write_plot(path: Path, numbers: Numbers) -> None:
         label = f"{staked.stake / ZOO:,.0f} ZOO at stake"
         ends = lying(staked, Fraction(0)), lying(staked, Fraction(1))
         line = [ends[0] + float(part) * (ends[1] - ends[0]) for part in _FOUND]
-        left.plot([float(part) for part in _FOUND], line, color=colour, label=label)
+        shares = [float(part) for part in _FOUND]
+        left.plot(shares, line, color=colour, label=label, gid=f"found-{times}")
         crowd = replace(
             staked,
             nodes=_TRAINERS,
@@ -76,11 +78,12 @@ def write_plot(path: Path, numbers: Numbers) -> None:
             color=colour,
             markersize=4,
             drawstyle="steps-post",
+            gid=f"share-{times}",
         )
     right.axvline(1 / 3, color="#57606a", linestyle=":", linewidth=1)
     right.annotate("a third", (1 / 3, 0), fontsize=8, xytext=(4, 4), textcoords="offset points")
-    for axis in (left, right):
-        axis.axhline(0, color="#57606a", linewidth=1)
+    for axis, by in ((left, "found"), (right, "share")):
+        axis.axhline(0, color="#57606a", linewidth=1, gid=f"{by}-zero")
         axis.grid(alpha=0.25)
     left.set(
         title="by how many drawn lies are found",

@@ -134,13 +134,6 @@ def test_amounts_have_the_digits_that_help(units: int, text: str) -> None:
     assert amount(units) == text
 
 
-def test_the_plot_is_drawn_where_it_was_asked_for(tmp_path: Path) -> None:
-    path = tmp_path / "ends.svg"
-    assert f"Drawn: {path}" in run("--family", "training", "--nodes", "3", "--plot", str(path))
-    text = path.read_text()
-    assert "Where deterrence ends" in text or "<svg" in text
-
-
 def test_a_plot_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     assert "ends.doc" in run(
         "--family", "training", "--nodes", "3", "--plot", str(tmp_path / "ends.doc"), fails=True
