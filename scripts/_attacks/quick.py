@@ -30,6 +30,12 @@ _SCORED = ("training", "verifying", "gauntlet", "consensus")  # by verifiers
 _ROUNDS = 4
 _RIDERS = f"Who trains nothing and adapts what it sends to the score earns {RIDERS_EARN}."
 _VERIFIERS = "What a verifier loses by it is its cut: give them more of the pay (--verifiers-cut)."
+_SHOWN = (
+    "Validators see the work in what a payload shows of it: let nodes send more numbers of each "
+    "chunk (codec_options.per_chunk), or raise score_options.power."
+)
+_WHY = {"scoring": _RIDERS, "gauntlet": _SHOWN, "consensus": _VERIFIERS}
+"""What to know or to change where an attack of this family pays and nothing is done again."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,6 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
     if not paying:
         return Advice(None, (f"none of {len(found)} attacks that were played on it pays", *notes))
     told = "; ".join(_told(attack, one) for attack, one in paying)
-    scores = [attack for attack, _ in paying if attack.family == "consensus"]
     if redone:
         return Advice(
             f"At these terms {len(paying)} of {len(found)} attacks pay: {told}. Retain more rounds "
@@ -89,10 +94,11 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
             "that takes more; `ape run economics attacks` plays them at other numbers.",
             notes,
         )
+    why = dict.fromkeys(_WHY.get(attack.family, _RIDERS) for attack, _ in paying)
     return Advice(
         f"Nobody does this job's work again, so {len(paying)} of {len(found)} attacks pay: {told}. "
-        f"{_RIDERS if len(scores) < len(paying) else _VERIFIERS} Choose verify: reexecution where "
-        "the data may be seen, or let only nodes train that you know.",
+        f"{' '.join(why)} Choose verify: reexecution where the data may be seen, or let only nodes "
+        "train that you know.",
         (),
     )
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -17,15 +18,19 @@ from agents.protocol.network import Network
 from agents.protocol.numbers import ZOO, Violation
 from agents.protocol.slashing import DEFAULTS
 from agents.training.spec import SpecError
+from scripts._attacks import quick
+from scripts._attacks.attack import Attack, Outcome
 from scripts._attacks.catalogue import attacks
 from scripts._attacks.deployed import deployed
 from scripts._attacks.honest import duty
+from scripts._attacks.market import Market
 from scripts._attacks.quick import advice, families, numbers_of
 from scripts._net.anvil import start_anvil
 from scripts._net.processes import Supervisor
 from scripts._shared.operator import reading
 from scripts.economics import cli
 from tests.stage.chain.people import People, found
+from tests.stage.terminal import SPEC, Terminal
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +88,55 @@ def test_a_job_that_nobody_checks_is_refused_with_what_riders_earn(network: Netw
     assert found.refused is not None and found.refused.startswith("Nobody does this job's work")
     assert "1.26 of an honest node's pay" in found.refused
     assert f"earns {RIDERS_EARN}." in found.refused, "as trainers that leave it are told"
+
+
+def test_the_command_refuses_a_job_that_attacks_pay__and_creates_it_if_told_to(
+    people: tuple[People, str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Payloads of a kind that nobody checks, paid by the batch: `ape run job create` says which
+    attacks pay and signs nothing. (Only those on scores are played here.)"""
+    monkeypatch.setattr(quick, "_FAMILIES", ("scoring",))
+    crowd, url, file = people
+    terminal = Terminal(tmp_path)
+    reward = Terms().reward_per_round
+    terminal.has("sponsor", bytes(crowd.person("careless sponsor", reward).key))
+    spec, text = tmp_path / "spec.yaml", tmp_path / "text.txt"
+    spec.write_text(SPEC + "score: batches\nverify: screening\naccess: local\n")
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 400)
+    line = (
+        f"ape run job create --network {url} --deployment {file} --account sponsor --spec {spec} "
+        f"--data {text} --store {tmp_path / 'store'} --rounds 1 --yes"
+    )
+    jobs = crowd.chain.call(crowd.jobs, "job_count")
+    said = terminal.here(line, fails=True)
+    assert "Nobody does this job's work again, so" in said and "attacks pay: send random" in said
+    assert "--though-attacks-pay creates it nevertheless." in said
+    assert crowd.chain.call(crowd.jobs, "job_count") == jobs
+    assert f"Job {jobs + 1}: 1 rounds" in terminal.here(f"{line} --though-attacks-pay")
+    assert crowd.chain.call(crowd.jobs, "job_count") == jobs + 1
+
+
+def test_each_family_that_pays_has_its_remedy(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gauntlet job's sponsor is not told what riders of other scores earn."""
+
+    def nothing(market: Market) -> Outcome:
+        raise AssertionError("not played here")
+
+    won = Outcome(Fraction(ZOO), Fraction(ZOO), ZOO)
+    free = {"score": "gauntlet", "verify": "gauntlet"}
+    remedies = {
+        "scoring": RIDERS_EARN,
+        "gauntlet": "codec_options.per_chunk",
+        "consensus": "--verifiers-cut",
+    }
+    for family, remedy in remedies.items():
+        paying = [(Attack("win", family, nothing), won)]
+        monkeypatch.setattr(quick, "play", lambda *_, paying=paying: paying)
+        told = advice(network, Terms(), free).refused
+        assert told is not None and "1 of 1 attacks pay: win brings 1 ZOO" in told
+        assert [other for other in remedies.values() if other in told] == [remedy]
 
 
 def test_where_scores_pay__attacks_on_their_medians_are_played_too() -> None:
