@@ -30,6 +30,8 @@ class Paying(Protocol):
     @property
     def reward_per_round(self) -> int: ...
     @property
+    def verifier_bps(self) -> int: ...
+    @property
     def aggregator_bps(self) -> int: ...
     @property
     def max_nodes(self) -> int: ...
@@ -50,6 +52,7 @@ class AtStake:
         """
         return checking(
             terms.reward_per_round,
+            terms.verifier_bps,
             terms.aggregator_bps,
             self.stakes[: terms.max_nodes],
             self.table,

@@ -120,8 +120,17 @@ class Checking:
         ]
 
 
+def trainer_pay(reward: int, verifier_bps: int, aggregator_bps: int, trainers: int) -> int:
+    """What a round pays each trainer if all do the same work and the verifiers have their cut.
+
+    A job retains so much of each round's pay, since what the verifiers have is not the trainers'.
+    """
+    return reward * (BPS - verifier_bps - aggregator_bps) // BPS // max(1, trainers)
+
+
 def checking(
     reward: int,
+    verifier_bps: int,
     aggregator_bps: int,
     stakes: Sequence[int],
     table: Mapping[int, Row],
@@ -131,16 +140,17 @@ def checking(
     """What it takes to check a round of trainers with these stakes, each with the same part.
 
     `reward`: of the round. `table`: the slashing table. `retained`: rounds whose pay is retained of
-    each. Amounts in 1e-18 ZOO.
+    each. Amounts in 1e-18 ZOO. What a lie may win counts the verifiers' cut (`exposures`), what is
+    retained does not (`trainer_pay`).
     """
     nodes = range(len(stakes))
-    pay = (reward - reward * aggregator_bps // BPS) // max(1, len(stakes))
+    kept = retained * trainer_pay(reward, verifier_bps, aggregator_bps, len(stakes))
     losses = {
-        node: lasting_loss(stake, table) + retained * pay
-        for node, stake in zip(nodes, stakes, strict=True)
+        node: lasting_loss(stake, table) + kept for node, stake in zip(nodes, stakes, strict=True)
     }
     found = exposures(reward, aggregator_bps, nodes, [1] * len(stakes), losses)
-    return Checking(tuple(found.values()), sample, stake_needed(pay, HALF, table))
+    most = trainer_pay(reward, 0, aggregator_bps, len(stakes))
+    return Checking(tuple(found.values()), sample, stake_needed(most, HALF, table))
 
 
 def _zoo(amount: int) -> str:

@@ -25,8 +25,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
-from agents.jobs.deterrence import Checking
-from agents.protocol.draw_chance import exposures, lasting_loss
+from agents.jobs.deterrence import checking, trainer_pay
 from agents.protocol.numbers import BPS
 from agents.protocol.slashing import Row
 from agents.training.spec import PipelineSpec
@@ -70,27 +69,21 @@ class Duty:
     @property
     def trainer_pay(self) -> int:
         """Of a round, if all trainers do the same work."""
-        return (
-            self.reward * (BPS - self.verifier_bps - self.aggregator_bps) // BPS // self._trainers
-        )
+        cuts = self.verifier_bps, self.aggregator_bps
+        return trainer_pay(self.reward, *cuts, len(self.stakes))
 
     @property
     def pay(self) -> Fraction:
         """A verifier's, of a round."""
         return Fraction(self.reward * self.verifier_bps, BPS * self.verifiers)
 
-    @property
-    def _trainers(self) -> int:
-        return len(self.stakes)
-
     def redone_in(self, number: int) -> Fraction:
         """Trainers' work that each verifier is expected to do again in the round of this number,
         from 1."""
-        retained = min(number - 1, self.retain_rounds) * self.trainer_pay
-        nodes = range(self._trainers)
-        losses = {n: lasting_loss(self.stakes[n], self.table) + retained for n in nodes}
-        found = exposures(self.reward, self.aggregator_bps, nodes, [1] * self._trainers, losses)
-        return self.part * Checking(tuple(found.values()), self.sample, None).redone
+        retained = min(number - 1, self.retain_rounds)
+        cuts = self.verifier_bps, self.aggregator_bps
+        given = (self.reward, *cuts, self.stakes, self.table, self.sample, retained)
+        return self.part * checking(*given).redone
 
     @cached_property
     def redone(self) -> Fraction:

@@ -43,6 +43,8 @@ def test_a_trainer_that_left_since_the_list_was_read_does_not_count() -> None:
 def test_the_smallest_stakes_count_where_there_are_fewer_seats() -> None:
     stakes = tuple(n * 100 * ZOO for n in (1, 2, 3, 4))
     terms = Terms.brief(reward_per_round=50 * ZOO, max_nodes=2)
-    given = (terms.reward_per_round, terms.aggregator_bps, stakes[:2], DEFAULTS, 1, 3)
+    cuts = terms.verifier_bps, terms.aggregator_bps
+    given = (terms.reward_per_round, *cuts, stakes[:2], DEFAULTS, 1, 3)
+    assert terms.verifier_bps, "the cut must count"
     assert AtStake(stakes, DEFAULTS).checking(terms, 1, 3) == checking(*given)
     assert AtStake((), DEFAULTS).checking(terms, 1).exposed == ()

@@ -14,6 +14,7 @@ from statistics import fmean
 import pytest
 
 from agents.jobs.deterrence import Checking, always, checking, honest, leave, mixed, stake_needed
+from agents.jobs.verifying_pay import Duty
 from agents.protocol.draw import CERTAIN
 from agents.protocol.draw_chance import Exposure, lasting_loss
 from agents.protocol.numbers import ZOO
@@ -111,12 +112,12 @@ def test_checking__counts_the_sample_and_the_lots() -> None:
 
 
 def test_checking__of_default_terms_says_what_would_help() -> None:
-    found = checking(REWARD, CUT, [STAKE] * 64, DEFAULTS, SAMPLE)
+    found = checking(REWARD, 0, CUT, [STAKE] * 64, DEFAULTS, SAMPLE)
     assert found.deters and 43 < found.redone < 44
     work, advice = found.sentences()
     assert "43.7 of 64" in work and "14.84 ZOO" in work and "9 ZOO" in work
     assert "206.2 ZOO of stake" in advice
-    richer = checking(REWARD, CUT, [found.needed or 0] * 64, DEFAULTS, 0)
+    richer = checking(REWARD, 0, CUT, [found.needed or 0] * 64, DEFAULTS, 0)
     assert float(richer.redone) == pytest.approx(32, abs=0.01) and len(richer.sentences()) == 1
 
 
@@ -127,11 +128,32 @@ def test_checking__with_retained_pay__is_bounded_at_any_size_and_price(
 ) -> None:
     """1.25 / (1.25 + rounds) of the nodes at most, however small the stakes beside the reward."""
     for rounds in (1, 8, 32):
-        found = checking(reward, CUT, [STAKE] * nodes, DEFAULTS, 0, retained=rounds)
+        found = checking(reward, 0, CUT, [STAKE] * nodes, DEFAULTS, 0, retained=rounds)
         assert float(found.redone) <= nodes * 1.25 / (1.25 + rounds) * 1.000001
 
 
+def test_checking__retains_what_trainers_are_paid__without_the_verifiers_cut() -> None:
+    """By hand: a lie may win the cut, if nobody attests, and loses eight rounds' pay without it."""
+    found = checking(REWARD, 4_200, CUT, [STAKE] * 9, DEFAULTS, SAMPLE, retained=8)
+    won, loses = Fraction(950, 9) * Fraction(5, 4), 9 + 8 * Fraction(530, 9)
+    chance = 1 - (1 - won / (won + loses)) * Fraction(7, 9)
+    assert float(found.redone) == pytest.approx(9 * float(chance), abs=1e-6)
+    assert {one.pay for one in found.exposed} == {REWARD * 95 // 100 // 9}
+    uncut = checking(REWARD, 0, CUT, [STAKE] * 9, DEFAULTS, SAMPLE, retained=8)
+    assert uncut.redone < found.redone and uncut.needed == found.needed
+
+
+@pytest.mark.parametrize("cut", [0, 1_000, 4_200])
+def test_checking__is_what_the_verifiers_are_paid_by(cut: int) -> None:
+    """`job create` and agents see the figure that the least cut is computed from."""
+    stakes = [STAKE] * 9
+    duty = Duty(REWARD, cut, CUT, stakes, DEFAULTS, SAMPLE, retain_rounds=8, rounds=50, verifiers=3)
+    for retained in (0, 3, 8):
+        found = checking(REWARD, cut, CUT, stakes, DEFAULTS, SAMPLE, retained)
+        assert found.redone == duty.redone_in(retained + 1)
+
+
 def test_checking__where_a_slash_takes_nothing() -> None:
-    found = checking(REWARD, CUT, [STAKE] * 4, {}, SAMPLE)
+    found = checking(REWARD, 0, CUT, [STAKE] * 4, {}, SAMPLE)
     assert not found.deters and found.redone == 4 and found.needed is None
     assert "lose nothing by a lie" in found.sentences()[0]

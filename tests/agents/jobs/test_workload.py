@@ -56,7 +56,7 @@ def test_more_reward_beside_the_same_stake_is_more_work(tiny: HonestRound) -> No
     """And the share of the training is the one that deterrence expects."""
 
     def at(reward: int) -> Checking:
-        return checking(reward, 500, [100 * ZOO] * 8, DEFAULTS, 0)
+        return checking(reward, 0, 500, [100 * ZOO] * 8, DEFAULTS, 0)
 
     work = [verifying(tiny.job, at(reward * ZOO)) for reward in (0, 1, 100, 10_000)]
     assert work == sorted(work) and len(set(work)) == 4

@@ -5,7 +5,8 @@ A round pays 1,000 ZOO, of which 950 are the trainers' at most; each has 100 ZOO
 lies in every round and comes back under a free new name when it is found. `quality`: what its score
 is, in parts of the others'. Profits are the mean of the rounds that were played with the draws that
 verifiers use, in ZOO a round; `work` is what honest work brings where computing costs 8 % of the
-pay. `redone`: how many of the n nodes are expected to be done again.
+pay. `redone`: how many of the n nodes are expected to be done again. A job retains nothing of the
+verifiers' cut, so with one more is done again.
 
     python -m tests.measure.studies.lies
 """
@@ -32,6 +33,7 @@ NODES = (4, 8, 64, 128)
 QUALITIES = (Fraction(1), Fraction(5, 4))
 STAKES = (100, 1_000, 10_000)
 RETAINED = (8, 16, 32)
+DEAR = 4_200  # the verifiers' cut that `job create` takes at the usual numbers, in 1/10,000
 ROUNDS = 5_000
 
 Drawn = Callable[[bytes, Mapping[int, Exposure]], Collection[int]]
@@ -62,10 +64,10 @@ def profits(drawn: Drawn, exposed: Mapping[int, Exposure], rounds: int = ROUNDS)
     return [(-lies.loss if LIAR in drawn(seed, exposed) else lies.pay) / ZOO for seed in seeds]
 
 
-def redone(nodes: int, stake: int, retained: int = 0) -> float:
+def redone(nodes: int, stake: int, retained: int = 0, verifier_bps: int = 0) -> float:
     """How many nodes a verifier is expected to do again. `stake` in ZOO, `retained` in rounds."""
     stakes = [stake * ZOO] * nodes
-    return float(checking(REWARD, CUT, stakes, DEFAULTS, SAMPLE, retained).redone)
+    return float(checking(REWARD, verifier_bps, CUT, stakes, DEFAULTS, SAMPLE, retained).redone)
 
 
 def main() -> None:
@@ -91,12 +93,14 @@ def main() -> None:
             str(nodes),
             *(f"{redone(nodes, stake):.1f}" for stake in STAKES),
             *(f"{redone(nodes, STAKES[0], rounds):.1f}" for rounds in RETAINED),
+            f"{redone(nodes, STAKES[0], RETAINED[0], DEAR):.1f}",
         )
         for nodes in NODES
     ]
     stakes = (f"{stake:,} ZOO at stake" for stake in STAKES)
     retained = (f"100 ZOO, {rounds} rounds retained" for rounds in RETAINED)
-    columns = ("nodes", *stakes, *retained)
+    dear = f"100 ZOO, {RETAINED[0]} rounds retained, verifiers' cut {DEAR / 100:g} %"
+    columns = ("nodes", *stakes, *retained, dear)
     console.print(text_table("Nodes to do again a round", columns, needed))
 
 
