@@ -16,7 +16,7 @@ from agents.protocol.numbers import ZOO
 from agents.protocol.slashing import DEFAULTS
 from agents.training.spec import JobSpec
 from tests.stage.memory.honest_round import HonestRound
-from tests.stage.memory.tiny_specs import GAUNTLET
+from tests.stage.memory.tiny_specs import GAUNTLET, tiny_model
 
 SURE, NEVER = Exposure(ZOO, 0), Exposure(0, ZOO)
 BATCHES, TOKENS, EVALUATED = 12, 2 * 16, 2  # of the tiny job
@@ -50,6 +50,29 @@ def test_a_verifier_does_the_expected_number_of_trainers_again(tiny: HonestRound
     assert verifying(tiny.job, drawn(1, 3)) == alone + training(tiny.job) / 4
     assert verifying(tiny.job, drawn(4, 0)) == alone + training(tiny.job)
     assert verifying(tiny.job, Checking((), 2, None)) == evaluating(tiny.job, 0)
+
+
+def test_a_verifier_does_one_segment_of_a_drawn_miner_again(tiny: HonestRound) -> None:
+    """Of 24 samples each of four miners in two stages has 12, so six steps of two passes."""
+    whole, some = (
+        context(
+            tiny,
+            mode="pipeline",
+            score="backward_passes",
+            model={**tiny_model(16, 24, 16, layers=2), "tie_embeddings": False},
+            batches_per_round=24,
+            pipeline={
+                "layers": [1, 1],
+                "boundary_options": {"width": 4},
+                "local_batch": 2,
+                "segment": segment,
+            },
+        )
+        for segment in (0, 2)
+    )
+    alone, all_of_it = evaluating(whole, 4), training(whole)
+    assert verifying(whole, drawn(4, 0)) == alone + all_of_it
+    assert verifying(some, drawn(4, 0)) == pytest.approx(alone + all_of_it / 3)
 
 
 def test_more_reward_beside_the_same_stake_is_more_work(tiny: HonestRound) -> None:
