@@ -28,6 +28,8 @@ LossScore is `agents.gauntlet.loss_score`'s. The rules this file adds:
   most of that. Batches are public, so somebody may train on a
   rival's to raise what is expected of it; half of the others would have to.
 - A payload that ruins the loss, or that the merge refuses, has no score; no payload raises.
+- Where the round's model itself has a loss that is no finite number, nothing can be said of any
+  update, and nobody is to blame. All LossScores are then 0, and no work is shown.
 """
 
 from __future__ import annotations
@@ -80,6 +82,10 @@ class Measured:
     unsure: int = 0
 
 
+_UNASSIGNED = Measured(None, None, None, reason="no batches were assigned")
+_UNSAID = Measured(0, 0, 0, shown=0)  # of an update of a model that has no loss itself
+
+
 @dataclass(frozen=True)
 class Yardstick:
     """The measure of one round, the same for all validators.
@@ -108,14 +114,17 @@ class Yardstick:
         untouched = [self.before] * len(self.parts)
         before = {node: self._losses(untouched, cells) for node, cells in own.items() if cells}
         random_before = self._loss(self.before)
+        known = (bool(np.isfinite(losses).all()) for losses in before.values())
+        if not (math.isfinite(random_before) and all(known)):
+            return {node: _UNSAID if node in before else _UNASSIGNED for node in sent}
         random: dict[int, float] = {}
         partly: dict[int, Values] = {}  # the same of each part of the update
         falls: dict[int, dict[int, Values]] = {}  # by whose update, then by whose cells
+        found = {node: _UNASSIGNED for node in sent if node not in before}
         reasons: dict[int, str] = {}
         for node, gradient in sent.items():
             progress(node)
-            if node not in before:
-                reasons[node] = "no batches were assigned"
+            if node in found:
                 continue
             try:
                 whole, apart = self._after(gradient)
@@ -129,9 +138,8 @@ class Yardstick:
                 reasons[node] = "the update ruins the loss"
                 continue
             random[node], partly[node], falls[node] = score, np.array(scores), fallen
-        found = {
-            node: Measured(None, None, None, reason=reason) for node, reason in reasons.items()
-        }
+        for node, reason in reasons.items():
+            found[node] = Measured(None, None, None, reason=reason)
         for node in falls:
             cells = own[node]
             leads = {q: falls[q][node] - partly[q][cells.part] for q in falls}

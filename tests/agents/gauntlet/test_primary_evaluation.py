@@ -11,9 +11,16 @@ import numpy as np
 import pytest
 import torch
 
+from agents.gauntlet.cells import Cells, Values
 from agents.gauntlet.loss_score import to_nano
-from agents.gauntlet.primary_evaluation import Yardstick, brought_to, median_norm, unassigned_rows
-from agents.gauntlet.ratings import MICRO
+from agents.gauntlet.primary_evaluation import (
+    Measured,
+    Yardstick,
+    brought_to,
+    median_norm,
+    unassigned_rows,
+)
+from agents.gauntlet.ratings import MICRO, Evaluation, rate
 from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import Assignment, Manifest
 from agents.training.evaluate import validation_loss
@@ -260,6 +267,41 @@ def test_an_update_that_ruins_the_loss_has_no_score(clipped: FreeRun, length: fl
     for measured in found.values():
         assert (measured.assigned, measured.random, measured.expected) == (None, None, None)
         assert measured.reason
+
+
+def assert_all_tie(yardstick: Yardstick, sent: dict[int, State]) -> None:
+    """Every node's LossScore is 0, and no rating falls below what it starts with."""
+    found = yardstick.measure({**sent, 999: sent[1]})
+    assert found.pop(999).reason == "no batches were assigned"
+    assert found == dict.fromkeys(HONEST, Measured(0, 0, 0, shown=0))
+    rows = [Evaluation(node, 0.0, 0.0, shown=found[node].shown) for node in HONEST]
+    for rating in rate({}, rows, (), yardstick.options).values():
+        assert rating.mu == rating.value == 0
+
+
+def test_a_round_s_model_without_a_loss_is_nobody_s_fault(either: Round) -> None:
+    """Its weights are finite, and those of its norms so large that its losses are not."""
+    yardstick, sent = either
+    model = {n: torch.full_like(t, 3e38) if t.ndim == 1 else t for n, t in yardstick.before.items()}
+    assert not np.isfinite(validation_loss(yardstick.job.net(DEVICE), model, yardstick.random))
+    assert_all_tie(replace(yardstick, before=model), sent)
+
+
+def test_a_model_without_a_loss_on_a_run_of_one_node_is_nobody_s_fault(
+    either: Round, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What updates do there can't be said, so they are compared nowhere."""
+    yardstick, sent = either
+    measured, node = Yardstick._losses, yardstick._cells(2)
+
+    def spoilt(self: Yardstick, states: list[State], cells: Cells) -> Values:
+        found = measured(self, states, cells)
+        same = states[0] is yardstick.before and np.array_equal(cells.rows(0)[0], node.rows(0)[0])
+        found[0] = np.nan if same else found[0]
+        return found
+
+    monkeypatch.setattr(Yardstick, "_losses", spoilt)
+    assert_all_tie(yardstick, sent)
 
 
 def test_a_ruined_update_does_not_touch_what_is_expected_of_others(either: Round) -> None:
