@@ -158,8 +158,8 @@ def create(
     """Pack the data, publish spec and genesis model, create the job and fund it.
 
     Terms and money are checked before anything is published or signed, and the known attacks are
-    played on the job in this process, which takes some seconds. Where stakes unbond within hours,
-    as on a local network, the default windows are a minute or two.
+    played on the job in this process, which takes some seconds and a checkout. Where stakes unbond
+    within hours, as on a local network, the default windows are a minute or two.
     """
     from agents.storage.sealed import key_id_of
 
@@ -331,11 +331,22 @@ def _begun(
 
 
 def _attacked(network: Any, terms: Any, fields: dict[str, Any], anyway: bool) -> None:
-    """Say what attacks on the job bring. ClickException where one pays, unless `anyway`."""
+    """Say what attacks on the job bring, or that they can't be played in this installation.
+
+    ClickException where one pays, unless `anyway`.
+    """
     from agents.training.spec import SpecError
+    from scripts._attacks.embedded import WHERE_PLAYED, lacking
     from scripts._attacks.quick import advice
 
-    click.echo("Playing the known attacks on these terms ...", err=True)
+    if (why := lacking()) is None:
+        click.echo("Playing the known attacks on these terms ...", err=True)
+    else:
+        click.echo(
+            f"Warning: The known attacks are not played on these terms, because {why}: an attack "
+            f"that pays stays unseen. {WHERE_PLAYED}",
+            err=True,
+        )
     try:
         found = advice(network, terms, fields)
     except SpecError as error:

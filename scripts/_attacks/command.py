@@ -21,7 +21,7 @@ from agents.tasks.contract import Tasks
 from scripts._attacks.attack import Attack
 from scripts._attacks.catalogue import FAMILIES, attacks, honest_rows, play
 from scripts._attacks.deployed import deployed, with_terms
-from scripts._attacks.embedded import Refused
+from scripts._attacks.embedded import WHERE_PLAYED, Refused, lacking
 from scripts._attacks.honest import fairly_paid
 from scripts._attacks.market import Numbers
 from scripts._attacks.table import honest_table, printed, said, verdict
@@ -53,6 +53,8 @@ def run(
     **given: Any,
 ) -> None:
     """Play, with progress on standard error, and print. Raises click.ClickException."""
+    if (why := lacking()) is not None:
+        raise click.ClickException(f"Attacks can't be played, because {why}. {WHERE_PLAYED}")
     unknown = set(families) - set(FAMILIES)
     if unknown:
         raise click.UsageError(f"--family: {min(unknown)!r} is none of {', '.join(FAMILIES)}.")

@@ -3,21 +3,28 @@
 
 Rule: what runs here is the bytecode that `ape run deploy` sends, by the same constructors, at
 addresses that follow from the deployer's nonce in the same way. Time passes only by `wait`.
-Transactions cost no ether; `gas` counts what they would have used.
+Transactions cost no ether; `gas` counts what they would have used. Where what runs them is not
+installed, as with the wheel, this module can be imported all the same, and `lacking` says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
-import pyrevm
 from eth_abi.abi import decode, encode
 
 from agents.runtime.contracts import Contract, abi_type
 from scripts._net.compiled import Artefact, compile_contracts
 from scripts._net.deployment import ORDER, DeploymentSettings, constructor_arguments, create_address
+from scripts._shared.places import CHECKOUT
+
+try:
+    import pyrevm
+except ModuleNotFoundError:  # it is of a checkout's group `test`
+    pyrevm = None
 
 CHAIN_ID = 31_337
 BLOCK_S = 12
@@ -25,6 +32,20 @@ DEPLOYER = "0x" + "de" * 20
 _GENESIS = 1_700_000_000  # seconds; any time that leaves room for the past
 _BLOCK_GAS = 10**12
 _REASON = bytes.fromhex("08c379a0")  # the selector of Error(string)
+_TOOLS = ("pyrevm", "vyper", "snekmate")  # that run and compile the contracts
+# Without the first word of the commands: the wheel's texts name its own one instead.
+WHERE_PLAYED = (
+    "A checkout plays them: after `make setup`, type behind `ape run` there `job create` for a job "
+    "that is not created yet, or `economics attacks --rpc URL --job N` for one that is."
+)
+
+
+def lacking() -> str | None:
+    """Why the contracts can't be run in this installation, None if they can."""
+    if not CHECKOUT:
+        return "the wheel has no contracts"
+    missing = [name for name in _TOOLS if find_spec(name) is None]
+    return f"there is no {' and no '.join(missing)} here" if missing else None
 
 
 class Refused(Exception):
@@ -39,7 +60,7 @@ class Embedded:
     ) -> None:
         """Deploy everything. `artefacts`: of all contracts (default: compiled now, or cached).
 
-        Raises Refused for settings that a constructor refuses.
+        Raises Refused for settings that a constructor refuses. Ask `lacking` before.
         """
         built = compile_contracts() if artefacts is None else artefacts
         env = pyrevm.Env(cfg=pyrevm.CfgEnv(chain_id=CHAIN_ID))

@@ -19,7 +19,7 @@ from agents.training.spec import JobSpec, PipelineSpec, SpecError, describe
 from scripts._attacks.attack import Attack, Outcome
 from scripts._attacks.catalogue import play
 from scripts._attacks.deployed import deployed
-from scripts._attacks.embedded import Refused
+from scripts._attacks.embedded import Refused, lacking
 from scripts._attacks.honest import breaks_even, duty
 from scripts._attacks.known import KNOWN
 from scripts._attacks.market import Numbers
@@ -71,10 +71,13 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
 
     An attack that pays is a reason not to create the job. Where work isn't done again, as with data
     that only its owner has, no term stops a node that works on its payload's form. Where it is, the
-    sponsor is told whether the verifiers' cut pays for doing it. SpecError for a pipeline that is
-    none.
+    sponsor is told whether the verifiers' cut pays for doing it. Where `lacking` says that the
+    contracts can't be run, that is all it is told. SpecError for a pipeline that is none.
     """
     numbers = numbers_of(network, terms, spec)
+    redone = verify.get(str(spec.get("verify", "reexecution"))).redone
+    if lacking() is not None:
+        return Advice(None, (_verifiers_pay(numbers),) if redone else ())
     try:
         found = list(play(numbers, families(spec)))
     except Refused as error:
@@ -82,7 +85,6 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
     # What pays at any terms says nothing about these.
     found = [(attack, one) for attack, one in found if attack.name not in KNOWN]
     paying = [(attack, one) for attack, one in found if one.pays]
-    redone = verify.get(str(spec.get("verify", "reexecution"))).redone
     notes = (_verifiers_pay(numbers),) if redone else ()
     if not paying:
         return Advice(None, (f"none of {len(found)} attacks that were played on it pays", *notes))

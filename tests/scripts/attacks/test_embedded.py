@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from agents.protocol.numbers import ZOO
-from scripts._attacks.embedded import BLOCK_S, Embedded, Refused
+from scripts._attacks.embedded import BLOCK_S, Embedded, Refused, lacking
+from scripts._net.compiled import ROOT
 from scripts._net.deployment import ORDER, SLASHERS, DeploymentSettings
 
 MEMBERS = tuple(f"0x{number:040x}" for number in range(0xA1, 0xA6))
@@ -63,3 +67,32 @@ def test_events__are_those_of_the_newest_transaction(chain: Embedded) -> None:
         chain.send(HOLDER, "ZooToken", "transfer", FRIEND, ZOO)
         chain.send(HOLDER, "ZooToken", "transfer", FRIEND, 2 * ZOO)
         assert [e["value"] for e in chain.events("ZooToken", "Transfer")] == [2 * ZOO]
+
+
+# Finds everything but pyrevm, as where the group `test` is not installed.
+WITHOUT = """
+import sys
+from importlib.machinery import PathFinder
+
+class Without(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name == "pyrevm" else super().find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Without
+from scripts.economics import cli
+
+cli(["attacks", "--family", "training"])
+"""
+
+
+def test_lacking__what_runs_the_contracts__is_a_sentence_and_no_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "because there is no pyrevm here. A checkout plays them" in done.stderr
+
+
+def test_lacking__nothing_in_a_whole_checkout() -> None:
+    assert lacking() is None

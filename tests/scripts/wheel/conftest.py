@@ -15,7 +15,10 @@ import pytest
 from scripts._net.compiled import ROOT
 
 # What only the contracts' people have: none of it may be needed.
-ABSENT = ("ape", "ape_", "eth_ape", "ethpm", "evm_trace", "vyper", "boa", "titanoboa", "snekmate")
+ABSENT = (
+    *("ape", "ape_", "eth_ape", "ethpm", "evm_trace", "vyper", "boa", "titanoboa", "snekmate"),
+    "pyrevm",
+)
 PASSPHRASE = "in an empty room"
 FAKE = 'raise ImportError("this is another project\'s package")\n'
 

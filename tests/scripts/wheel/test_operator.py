@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from agents.protocol.network import Network
+from agents.protocol.numbers import ZOO
 from scripts._net.processes import Supervisor
 from tests.scripts.wheel.conftest import Installed
 from tests.stage.chain.finished_job import JOB, SPEC, FinishedJob, make_job
@@ -165,6 +167,30 @@ def test_the_tasks_process_starts(installed: Installed, chain: FinishedJob) -> N
     done = installed.run(str(installed.python), "-c", program)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "cpu-fp32"
+
+
+def test_a_sponsor_creates_a_job(
+    installed: Installed, chain: FinishedJob, net: list[str], node: int
+) -> None:
+    """It is told that no attack was played, and where they are; the job is there and has money."""
+    network, home = chain.network, installed.home
+    (home / "text.txt").write_text("pack my box with five dozen liquor jugs. " * 400)
+    (home / "spec.json").write_text(json.dumps(SPEC))
+    given = ("--data", "text.txt", "--spec", "spec.json", "--reward", "7", "--rounds", "2")
+    signs = ("--account", "my-owner", "--store", str(home / "store"), "--yes")
+    menagerie = str(installed.python.with_name("menagerie"))
+    done = installed.run(menagerie, "job", "create", *net, *signs, *given)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    job = network.job_count()
+    assert f"Job {job}: 2 rounds, 14 ZOO in escrow." in done.stdout
+    assert network.job(job).sponsor == network.node(node).owner
+    assert network.chain.call(network.pool, "escrow", job) == 14 * ZOO
+    unplayed = "because the wheel has no contracts"
+    assert f"attacks are not played on these terms, {unplayed}" in done.stderr
+    assert "Note: a verifier that does again all that the draw asks" in done.stderr
+    refused = installed.menagerie("economics", "attacks", fails=True)
+    assert refused.startswith(f"Error: Attacks can't be played, {unplayed}. A checkout plays them")
+    assert "menagerie job create" not in done.stderr + refused, "that is not where they are played"
 
 
 def test_what_needs_ape_is_said(installed: Installed, net: list[str]) -> None:
