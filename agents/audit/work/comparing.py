@@ -7,6 +7,7 @@ Rule: everything but the validation losses is exact; free text is not compared.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -21,6 +22,7 @@ from agents.rounds.outcome import LOSS_TOLERANCE, Merging, Outcome, disagreement
 from agents.rounds.plan import Plan
 from agents.rounds.report import RoundReport
 from agents.rounds.submissions import Submission
+from agents.storage.canonical import loads
 from agents.storage.cid import digest_of
 from agents.training.state import State
 
@@ -63,6 +65,27 @@ def compare_result(part: Part, standing: Tally, report: RoundReport, mine: Outco
             part.differ("merge", "result", f"{sentence}.")
     part.figures["val_loss"] = report.val_loss
     part.figures["val_loss_recomputed"] = mine.report.val_loss
+
+
+def compare_record(part: Part, theirs: bytes, mine: bytes) -> None:
+    """A record of shards, field by field, against the recomputed one; a statement by its owner.
+
+    Both can be read as `agents.rounds.shares.read_record` does.
+    """
+    told, wanted = loads(theirs), loads(mine)
+    stages = told.pop("stages"), wanted.pop("stages")
+    subject = "record of shards"
+    part.same("merge", subject, "its head", told, wanted)
+    part.same("merge", subject, "the number of its stages", *map(len, stages))
+    for stage, (line, own) in enumerate(zip(*stages, strict=False)):
+        said, counted = ([one["owner"] for one in each.pop("statements")] for each in (line, own))
+        where = f"{subject}, stage {stage}"
+        part.same("merge", where, "the owners of its statements", said, counted)
+        for owner in sorted((Counter(said) - Counter(counted)).keys()):
+            sentence = "its statement in the record of shards is not of this round, or not signed."
+            part.differ("merge", f"node {owner}", sentence)
+        for name in sorted(line.keys() | own.keys()):
+            part.same("merge", where, name, line.get(name), own.get(name))
 
 
 def merge_unseen(

@@ -14,10 +14,11 @@ from agents.audit.sources.artefacts import Artefacts
 from agents.audit.sources.findings import Part
 from agents.jobs.job import JobContext
 from agents.jobs.model_files import stage_of
+from agents.pipeline.epoch import Epoch
 from agents.protocol.structs import Reveal
 from agents.rounds.mined import fetch_mined
 from agents.rounds.plan import Plan
-from agents.rounds.proof import MAX_PROOF_BYTES, ProofOfComputation
+from agents.rounds.proof import MAX_PROOF_BYTES, ProofOfComputation, max_proof_bytes
 from agents.rounds.submissions import Submission, fetch, fetch_proof
 from agents.storage.errors import StoreError
 from agents.training.assignment import input_root
@@ -72,6 +73,7 @@ def _read_mined(
     for reveal in reveals if state is not None else ():
         artefacts.name(reveal.content, f"payload of node {reveal.node}")
         artefacts.name(reveal.proof, f"proof of node {reveal.node}")
+        _name_beside(artefacts, job, plan.epoch, reveal)
         stage = plan.epoch.stage_of(reveal.node)
         start = {} if stage is None or state is None else stage_of(job, state, stage)
         mined = fetch_mined(reveal, job, artefacts, plan, start, audit_seed)
@@ -122,3 +124,18 @@ def _name_trace(artefacts: Artefacts, reveal: Reveal) -> None:
         raw = artefacts.get_digest(reveal.proof, MAX_PROOF_BYTES)
         trace = ProofOfComputation.from_bytes(raw).trace
         artefacts.name(trace, f"trace of node {reveal.node}")
+
+
+def _name_beside(artefacts: Artefacts, job: JobContext, epoch: Epoch, reveal: Reveal) -> None:
+    """Learn which artefacts are a miner's log, entries and states; see `_name_trace`."""
+    with suppress(StoreError, PayloadError):
+        most = len(epoch.samples), len(epoch.samples) if job.spec.segment else 0
+        raw = artefacts.get_digest(reveal.proof, max_proof_bytes(*most))
+        proof = ProofOfComputation.from_bytes(raw, *most)
+        artefacts.name(proof.trace, f"log of node {reveal.node}")
+        if proof.inbox is not None:
+            artefacts.name(proof.inbox, f"entries of node {reveal.node}")
+        for index, state in enumerate(proof.states):
+            artefacts.name(state, f"state {index} of node {reveal.node}")
+        if proof.weights is not None:
+            artefacts.name(proof.weights, f"last weights of node {reveal.node}")

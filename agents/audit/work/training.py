@@ -19,7 +19,12 @@ from agents.audit.chain.votes import Tally
 from agents.audit.sources.artefacts import Artefacts, guarded, take_failures
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record
-from agents.audit.work.comparing import compare_result, compare_unread, merge_unseen
+from agents.audit.work.comparing import (
+    compare_record,
+    compare_result,
+    compare_unread,
+    merge_unseen,
+)
 from agents.audit.work.founding import read_job
 from agents.audit.work.ratings import RoundFacts
 from agents.audit.work.redoing import redo_training
@@ -33,7 +38,7 @@ from agents.rounds.outcome import Outcome, compute, finish
 from agents.rounds.plan import Left, Plan, gamma_of, left_by, planned
 from agents.rounds.reader import RoundReader
 from agents.rounds.report import MAX_REPORT_BYTES, UNAVAILABLE, ReportError, RoundReport
-from agents.rounds.shares import Shares
+from agents.rounds.shares import Shares, max_record_bytes
 from agents.rounds.submissions import Submission
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.errors import StoreError, StoreUnavailable
@@ -227,7 +232,20 @@ class Training:
             part.differ("merge", "merge", f"it can't be done again: {error}")
             return None
         compare_result(part, standing, report, outcome)
+        self._compare_record(part, plan, report, outcome)
         return outcome
+
+    def _compare_record(
+        self, part: Part, plan: Plan, report: RoundReport, outcome: Outcome
+    ) -> None:
+        """Say what is wrong with a record of shards that is another than the recomputed one."""
+        cid = report.shards
+        if plan.epoch is None or cid is None or cid == outcome.report.shards:
+            return
+        mine = next((p for p in outcome.parts if cid_of_bytes(p) == outcome.report.shards), None)
+        if mine is not None:
+            theirs = self._artefacts.get(cid, max_record_bytes(plan.epoch))
+            compare_record(part, theirs, mine)
 
     def _shares(
         self, part: Part, plan: Plan, used: Sequence[Submission], report: RoundReport

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from eth_utils import keccak
@@ -15,8 +16,10 @@ from agents.protocol.structs import Reveal
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome, compute
 from agents.rounds.plan import Left, Plan, Plans, left_by, planned
+from agents.rounds.shares import Shares
 from agents.rounds.stage_memory import StageMemories
 from agents.rounds.stage_payload import packed
+from agents.rounds.submissions import Submission
 from agents.storage.embedded import EmbeddedStore
 from agents.training.state import State
 from agents.verify.miners import check_miner
@@ -24,6 +27,8 @@ from tests.stage.memory.honest_round import DEVICE, JOB, ChainFacts
 from tests.stage.memory.mined_round import (
     MINERS,
     PIPELINE,
+    WALLETS,
+    WHERE,
     MinedRound,
     make_mined_job,
     signed,
@@ -38,10 +43,20 @@ SHARING: dict[str, Any] = {
 }
 
 
+class Rounds(dict[int, Any]):
+    """Rounds by number, and the contract that has them."""
+
+    address = WHERE["verifyingContract"]
+
+
 class Chain(ChainFacts):
     """Several rounds, each with its reveals."""
 
+    deployment = SimpleNamespace(chain_id=WHERE["chainId"])
     by_round: dict[int, dict[int, Reveal]]
+
+    def operators_at(self, nodes: Sequence[int], block: int) -> dict[int, str]:
+        return {node: WALLETS[node].address for node in nodes}
 
     def reveals(self, job_id: int, round_id: int, opened_block: int) -> dict[int, Reveal]:
         return self.by_round[opened_block]
@@ -53,6 +68,7 @@ class Run:
 
     facts: Any
     rounds: list[MinedRound]
+    submissions: list[list[Submission]]
     outcomes: list[Outcome]
     owed: list[dict[int, State | None]]  # before each round
     payloads: list[dict[int, bytes]]
@@ -77,17 +93,19 @@ def run(
     present: Sequence[Sequence[int]] = (MINERS,) * ROUNDS,
     declared: Mapping[int, int] | None = None,
     busy: Callable[[MinedRound, int], int] | None = None,
+    shares: Callable[[MinedRound, Sequence[Submission]], Shares] | None = None,
     **spec: Any,
 ) -> Run:
     """Honest rounds. `present`: who comes to each. `declared`: memory, by node. `busy`: the
-    milliseconds that a node states in a round."""
+    milliseconds that a node states in a round. `shares`: what a round's owners of shards say, in a
+    job with a butterfly."""
     declared = declared or {}
     pipeline = {**PIPELINE, "sharing": SHARING, **spec.pop("pipeline", {})}
     store = EmbeddedStore(folder)
     tiny, _ = make_mined_job(store, rounds=ROUNDS, pipeline=pipeline, **spec)
-    facts: Any = Chain(tiny.published)
+    facts: Any = Chain(tiny.published, rounds=Rounds())
     facts.by_round = {}
-    made = Run(facts, [], [], [], [])
+    made = Run(facts, [], [], [], [], [])
     left, state, owed = Left(), tiny.before, dict[int, State | None]()
     stages: dict[int, int] = {}
     for step, nodes in enumerate(present):
@@ -103,7 +121,7 @@ def run(
         here = replace(tiny, before=state)
         works = work_through(here, plan)
         mined = MinedRound(store, tiny.published, tiny.job, state, plan, works)
-        payloads, after, submissions = {}, dict(owed), []
+        payloads, after, submissions = {}, dict(owed), list[Submission]()
         for node in sorted(works):
             place = tiny.job, plan, node, works[node].change, owed.get(node)
             payloads[node], after[node] = packed(*place)
@@ -111,9 +129,12 @@ def run(
             shown |= {"busy_ms": busy(mined, node)} if busy else {}
             submissions.append(mined.submit(node, payload=payloads[node], **shown))
         facts.by_round[number] = {s.reveal.node: s.reveal for s in submissions}
-        outcome = compute(tiny.job, JOB, number, plan, state, submissions, DEVICE)
+        said = None if shares is None else shares(mined, submissions)
+        place = tiny.job, JOB, number, plan, state, submissions
+        outcome = compute(*place, DEVICE, shares=said)
         facts.record(number, outcome, store)
         made.rounds.append(mined)
+        made.submissions.append(submissions)
         made.outcomes.append(outcome)
         made.owed.append(owed)
         made.payloads.append(payloads)
