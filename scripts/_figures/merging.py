@@ -11,7 +11,7 @@ from matplotlib.colors import ListedColormap
 
 from agents.pipeline.butterfly import valid_fraction
 from scripts._figures.figure import BAD, COLOURS, SOFT, Figure
-from scripts._figures.pipeline_rules import MINERS, agreement_matrix, valid_shards
+from scripts._figures.pipeline_rules import MINERS, collusion, lied_about, valid_shards
 
 COLLUDERS = 5
 _DREW = 0  # the seed of who colludes
@@ -22,7 +22,8 @@ RATES = tuple(lost / MINERS for lost in range(0, MINERS + 1, 2))
 def figure_7a() -> Figure:
     """The agreement matrix of 50 miners, some of whom tell one lie."""
     bad = sorted(random.Random(_DREW).sample(range(MINERS), COLLUDERS))
-    matrix, settled = agreement_matrix(bad)
+    settled = collusion(bad)
+    matrix = settled.matrix
     agreed = [row.count(True) for row in matrix]
     rows = [
         (
@@ -50,8 +51,8 @@ def figure_7a() -> Figure:
         measured=(
             f"{MINERS} miners merge a set of weights by butterfly all-reduce; every pair owns one "
             f"of 1,225 shards. A cell compares the digests of the two owners. {COLLUDERS} miners "
-            "deliver the same lie for every shard they own. Then the merge is settled: where "
-            "owners disagree the shard is recomputed from the uploads."
+            "state the same lie for every shard they own. Then the merge is settled as in a round: "
+            "all of it is done again from the uploads, and every digest is held against that."
         ),
         formula=(
             f"With c colluders an honest miner agrees with n - 1 - c = {MINERS - 1 - COLLUDERS} "
@@ -65,8 +66,8 @@ def figure_7a() -> Figure:
         seeds=f"{_DREW}, for the uploads, the order of pairs, and who colludes",
         found=(
             f"Colluders: {', '.join(map(str, bad))}. Convicted by recomputation: "
-            f"{', '.join(map(str, settled.liars))}. {len(settled.recomputed)} of 1,225 shards were "
-            "recomputed."
+            f"{', '.join(map(str, settled.liars))}. They lied about {lied_about(settled)} of 1,225 "
+            "shards."
         ),
         columns=("miner", "colludes", "agrees with", "agrees, formula", "convicted"),
         rows=rows,
@@ -110,7 +111,7 @@ def figure_7b(draws: int) -> Figure:
         name="7b",
         title=f"Shards that keep an owner when some of {MINERS} miners fail",
         measured=(
-            f"k = rate x {MINERS} miners are drawn to fail and deliver nothing. The "
+            f"k = rate x {MINERS} miners are drawn to fail and state nothing. The "
             "merge is settled and its valid shards are counted; a point is the mean of "
             f"{draws} merges, each with its own order of pairs and its own failures. Crosses: "
             "each miner fails by itself with that probability."

@@ -17,19 +17,14 @@ from fractions import Fraction
 
 import torch
 from eth_utils import keccak
+from torch import Tensor
 
-from agents.pipeline.butterfly import (
-    Butterfly,
-    Rule,
-    Settled,
-    agreement,
-    recomputed,
-    settle,
-    valid_fraction,
-)
+from agents.mechanisms import merge
+from agents.pipeline.butterfly import Butterfly, valid_fraction
 from agents.pipeline.clasp import Clasp, Judgement, PathLoss, mean_losses
 from agents.pipeline.credit import PPM, EpochPasses, scores
 from agents.pipeline.routes import route
+from agents.pipeline.shards import Settlement, Statement, settle
 
 MINERS = 50
 STAGES = [list(range(10 * stage, 10 * stage + 5)) for stage in range(5)]
@@ -45,48 +40,66 @@ def seed_of(*numbers: int) -> bytes:
 # -- butterfly all-reduce ----------------------------------------------------------------------
 
 
+_NINE_TENTHS = Fraction(9, 10)  # of the shards must be delivered
+_NOTHING = bytes(32)  # the digest of a file that nobody reads here
+
+
 @dataclass(frozen=True)
 class Merge:
-    """One merge of `miners`, two numbers a shard."""
+    """One merge of `miners`, two numbers a shard. `honest`, `lying`: what each owner states that
+    merges right, and that has the same lie as all others in every shard. A shard alone is merged to
+    the bits that it has in the whole, so it is cut out of that."""
 
     butterfly: Butterfly
-    values: list[torch.Tensor]
+    merged: Tensor
+    honest: dict[int, Statement]
+    lying: dict[int, Statement]
 
     @classmethod
     def of(cls, miners: int, number: int = 0) -> Merge:
         length = miners * (miners - 1)
         butterfly = Butterfly.draw(seed_of(number), range(miners), length)
         generator = torch.Generator().manual_seed(number)
-        uploads = {miner: torch.randn(length, generator=generator) for miner in range(miners)}
-        of = recomputed(butterfly, uploads, dict.fromkeys(range(miners), 1), Rule())
-        return cls(butterfly, [of(shard) for shard in range(len(butterfly.pairs))])
+        rows = [torch.randn(length, generator=generator) for _ in range(miners)]
+        merged = merge.get("mean")()([{"shard": row} for row in rows])["shard"]
+        honest, lying = {}, {}
+        for owner in butterfly.miners:
+            spans = {shard: butterfly.spans[shard] for shard in butterfly.owned(owner)}
+            made = {shard: merged[first:last] for shard, (first, last) in spans.items()}
+            honest[owner] = _stated(butterfly, owner, made)
+            lying[owner] = _stated(butterfly, owner, {s: one + 1 for s, one in made.items()})
+        return cls(butterfly, merged, honest, lying)
 
-    def delivered(
-        self, lost: Collection[int] = (), colluders: Collection[int] = ()
-    ) -> dict[tuple[int, int], torch.Tensor]:
-        """What owners deliver; colluders all deliver the same lie."""
-        found = {}
-        for shard, pair in enumerate(self.butterfly.pairs):
-            value = self.values[shard]
-            for owner in pair:
-                if owner not in lost:
-                    found[owner, shard] = value + 1 if owner in colluders else value
-        return found
-
-    def settled(self, lost: Collection[int] = (), colluders: Collection[int] = ()) -> Settled:
-        """The merge of that."""
-        old = torch.zeros(self.butterfly.length)
-        delivered = self.delivered(lost, colluders)
-        return settle(self.butterfly, old, delivered, self.values.__getitem__)
+    def settled(self, lost: Collection[int] = (), colluders: Collection[int] = ()) -> Settlement:
+        """What the statements come to. `lost`: owners that state nothing."""
+        said = {
+            owner: (self.lying if owner in colluders else self.honest)[owner]
+            for owner in self.butterfly.miners
+            if owner not in lost
+        }
+        return settle(
+            self.butterfly, self.merged, self.butterfly.miners, said, _NINE_TENTHS, _nobody
+        )
 
 
-def agreement_matrix(
-    colluders: Collection[int], miners: int = MINERS
-) -> tuple[list[list[bool | None]], Settled]:
-    """Figure 7a: the matrix, and what settling the same merge found."""
-    merge = Merge.of(miners)
-    digests = merge.butterfly.digests(merge.delivered(colluders=colluders))
-    return agreement(merge.butterfly, digests), merge.settled(colluders=colluders)
+def _stated(butterfly: Butterfly, owner: int, made: dict[int, Tensor]) -> Statement:
+    digests = tuple(butterfly.digest(shard, values) for shard, values in made.items())
+    return Statement(0, 0, owner, butterfly.seed, butterfly.miners, _NOTHING, digests)
+
+
+def _nobody(owner: int, shard: int) -> Tensor | None:
+    """Asked for nothing: all owners merge the same miners."""
+    raise AssertionError(f"Owner {owner} merged others in shard {shard}.")
+
+
+def collusion(colluders: Collection[int], miners: int = MINERS) -> Settlement:
+    """Figure 7a: agreement matrix and liars where some tell one lie."""
+    return Merge.of(miners).settled(colluders=colluders)
+
+
+def lied_about(settled: Settlement) -> int:
+    """Shards of which an owner stated a wrong digest."""
+    return len({shard for shards in settled.liars.values() for shard in shards})
 
 
 @dataclass(frozen=True)
@@ -111,12 +124,12 @@ def valid_shards(rates: Sequence[float], miners: int = MINERS, draws: int = 20) 
     merges = [Merge.of(miners, number) for number in range(draws)]
     for rate in rates:
         lost = round(rate * miners)
-        valid = alone = 0
-        for merge in merges:
-            valid += sum(merge.settled(chance.sample(range(miners), lost)).valid)
-            failing = {miner for miner in range(miners) if chance.random() < rate}
-            alone += sum(merge.settled(failing).valid)
         shards = draws * math.comb(miners, 2)
+        valid = alone = shards
+        for one in merges:
+            valid -= len(one.settled(chance.sample(range(miners), lost)).lost)
+            failing = {miner for miner in range(miners) if chance.random() < rate}
+            alone -= len(one.settled(failing).lost)
         rows.append(
             ValidRow(
                 rate=rate,

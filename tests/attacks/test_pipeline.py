@@ -12,6 +12,7 @@ import random
 import statistics
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ import torch
 from eth_utils import keccak
 
 from agents.jobs.job import JobContext
+from agents.mechanisms import merge as merges
 from agents.mechanisms.boundary.parts.wire import HEADER_BYTES
-from agents.pipeline.butterfly import Butterfly, Rule, recomputed, settle
+from agents.pipeline.butterfly import Butterfly
 from agents.pipeline.clasp import PPM, Clasp, PathLoss, lies
 from agents.pipeline.credit import EpochPasses, payouts, scores, weighed
 from agents.pipeline.epoch import Epoch
@@ -32,7 +34,7 @@ from agents.pipeline.letters import sign_passage
 from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin, includes
 from agents.pipeline.passes import counted
 from agents.pipeline.routes import route
-from agents.pipeline.shards import Statement, flat, merge_shards
+from agents.pipeline.shards import Settlement, Statement, flat, merge_shards, settle
 from agents.pipeline.stage import Passed, Step
 from agents.pipeline.unclaimed import with_unclaimed
 from agents.pipeline.work import StageWork, digest
@@ -482,49 +484,44 @@ def test_squatter_with_more_friends__wins_nothing(friends: int) -> None:
 # -- owners of shards ----------------------------------------------------------------------------
 
 OWNERS, POISON_WORTH = range(8), PAY  # what a poisoned shard is worth to an attacker: a guess
+ROWS = [torch.randn(280, generator=torch.Generator().manual_seed(n)) for n in OWNERS]
 
 
-def merge(seed: bytes, liars: Collection[int], share: float) -> tuple[bool, int]:
-    """(whether a lie got into the weights, liars convicted) where liars deliver the same lie in
-    the shards of two of them, or in all of theirs if there is one."""
-    butterfly = Butterfly.draw(seed, OWNERS, 280)
-    generator = torch.Generator().manual_seed(2)
-    uploads = {miner: torch.randn(280, generator=generator) for miner in OWNERS}
-    recompute = recomputed(butterfly, uploads, dict.fromkeys(OWNERS, 1), Rule())
-    true = {
-        (owner, shard): recompute(shard)
-        for shard, pair in enumerate(butterfly.pairs)
-        for owner in pair
-    }
-    told = {
-        (owner, shard): values + 1
-        if owner in liars and (len(liars) == 1 or {*butterfly.pairs[shard]} <= {*liars})
-        else values
-        for (owner, shard), values in true.items()
-    }
-    count = round(share * len(butterfly.pairs))
-    drawn = draw(keccak(seed), range(len(butterfly.pairs)), count)
-    settled = settle(butterfly, torch.zeros(280), told, recompute, drawn)
-    clean = settle(butterfly, torch.zeros(280), true, recompute).weights
-    return not torch.equal(settled.weights, clean), len(settled.liars)
+def settled(seed: bytes, liars: Collection[int]) -> tuple[bool, Settlement]:
+    """(whether a lie got into the weights, what was settled) where liars state the same lie of the
+    shard that two of them own, or of all of theirs if there is one."""
+    butterfly, mean = Butterfly.draw(seed, OWNERS, 280), merges.get("mean")()
+    merged, said = mean([{"shard": row} for row in ROWS])["shard"], dict[int, Statement]()
+    for owner in OWNERS:
+        lies_in = [
+            shard
+            for shard in butterfly.owned(owner)
+            if owner in liars and (len(liars) == 1 or {*butterfly.pairs[shard]} <= {*liars})
+        ]
+        made = merge_shards(butterfly, owner, ROWS, mean)
+        told = tuple(butterfly.digest(s, one + (s in lies_in)) for s, one in made.items())
+        said[owner] = Statement(1, 1, owner, seed, tuple(OWNERS), SEED, told)
+    found = settle(butterfly, merged, OWNERS, said, Fraction(1), lambda owner, shard: None)
+    return not torch.equal(found.update, merged), found
 
 
-def test_lying_owner__its_partner_gives_it_away__always() -> None:
+def test_lying_owner__it_is_convicted_always() -> None:
     """Control: with no liar nobody is convicted."""
-    assert merge(SEED, (), share=1.0) == (False, 0)
-    outcomes = {merge(seed, (3,), share=0.0) for seed in seeds(5)}
-    assert outcomes == {(False, 1)}
+    assert settled(SEED, ())[1].liars == {}
+    for seed in seeds(5):
+        entered, found = settled(seed, (3,))
+        assert not entered and found.liars.keys() == {3}
     assert won("lying owner", -float(SLASH)) == -200
 
 
-@pytest.mark.parametrize(("share", "least", "most"), [(0.0, 40, 40), (0.25, -130, -10)])
-def test_pair_of_owners_agrees_on_a_lie__a_quarter_drawn_makes_it_a_loss(
-    share: float, least: float, most: float
-) -> None:
-    """Without a draw the pair wins; the draw must take more than 40 / (40 + 2 * 200) of shards."""
-    outcomes = [merge(seed, (3, 6), share) for seed in seeds(60)]
-    profit = sum(POISON_WORTH * entered - SLASH * found for entered, found in outcomes) / 60
-    assert least <= won(f"pair of owners, {share:.0%} drawn", profit) <= most
+def test_pair_of_owners_agrees_on_a_lie__it_would_win_by_votes_and_loses() -> None:
+    """Where only shards were merged again whose owners disagree, nobody would look at theirs."""
+    for seed in seeds(20):
+        entered, found = settled(seed, (3, 6))
+        assert found.matrix[3][6] is True and not any(False in row for row in found.matrix)
+        assert not entered and found.liars.keys() == {3, 6}
+    assert won("pair of owners, told by votes", float(POISON_WORTH)) == 40
+    assert won("pair of owners, merged again", -2 * float(SLASH)) == -400
 
 
 @pytest.mark.parametrize("count", [1, 2])

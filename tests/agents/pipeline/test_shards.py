@@ -113,6 +113,33 @@ def test_a_liar_is_found_by_the_merge_and_not_by_votes(butterfly: Butterfly) -> 
     assert found.liars == {3: (shard,), 8: (shard,)} and torch.equal(found.update, MERGED)
 
 
+def test_a_liar_is_found_in_all_its_shards_and_its_partners_are_not(butterfly: Butterfly) -> None:
+    said = {**everybody(butterfly), 5: says(butterfly, 5, range(10))}
+    found = settle(butterfly, MERGED, MINERS, said, NINE, nobody)
+    assert found.liars == {5: butterfly.owned(5)} and torch.equal(found.update, MERGED)
+    assert [row.count(False) for row in found.matrix] == [1, 1, 4, 1, 1]
+    assert all(found.matrix[place][place] is None for place in range(5))
+
+
+def test_a_majority_of_liars_convicts_nobody_honest(butterfly: Butterfly) -> None:
+    """They agree among themselves, and the honest one with nobody."""
+    liars = MINERS[:-1]
+    said = everybody(butterfly) | {liar: says(butterfly, liar, range(10)) for liar in liars}
+    found = settle(butterfly, MERGED, MINERS, said, NINE, nobody)
+    assert found.matrix[-1] == [False] * 4 + [None]
+    assert found.liars == {liar: butterfly.owned(liar) for liar in liars}
+    assert torch.equal(found.update, MERGED)
+
+
+def test_who_lies_about_a_shard_that_it_alone_delivered_is_found(butterfly: Butterfly) -> None:
+    """Nobody else states what it comes to."""
+    liar, absent = butterfly.pairs[2]
+    said = {**everybody(butterfly, [absent]), liar: says(butterfly, liar, [2])}
+    found = settle(butterfly, MERGED, MINERS, said, NINE, nobody)
+    assert found.liars == {liar: (2,)} and found.lost == ()
+    assert torch.equal(found.update, MERGED)
+
+
 def test_who_merged_others_is_no_liar_and_delivers_nothing(butterfly: Butterfly) -> None:
     """It could not see one payload in time, so its digests are of another merge."""
     fewer = says(butterfly, 3, range(10), contributors=MINERS[:-1])

@@ -29,9 +29,10 @@ from scripts._figures.pipeline_rules import (
     LOSS,
     MALICIOUS,
     SPREAD,
-    agreement_matrix,
     carried_counted,
     clasp_toy,
+    collusion,
+    lied_about,
     seed_of,
     toy_log,
     valid_shards,
@@ -72,17 +73,17 @@ def detection(samples: int, logs: int) -> Detection:
 def _table_7a() -> list[Table]:
     table = text_table(
         "7a: agreement of 50 miners, by colluders who tell one lie",
-        ("colluders", "agree: honest", "agree: colluders", "shards recomputed", "convicted"),
+        ("colluders", "agree: honest", "agree: colluders", "shards lied about", "convicted"),
     )
     for count in (1, 5, 15, 25, 30):
-        matrix, settled = agreement_matrix(range(count))
-        rows = [row.count(True) for row in matrix]
+        settled = collusion(range(count))
+        rows = [row.count(True) for row in settled.matrix]
         honest, bad = rows[count:], rows[:count]
         table.add_row(
             str(count),
             f"{min(honest)}..{max(honest)} of 49",
             f"{min(bad)}..{max(bad)} of 49",
-            f"{len(settled.recomputed)} of 1225",
+            f"{lied_about(settled)} of 1225",
             f"{len(settled.liars)}, honest {sum(miner >= count for miner in settled.liars)}",
         )
     return [table]
