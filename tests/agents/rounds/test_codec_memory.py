@@ -15,10 +15,11 @@ from agents.protocol.numbers import Violation
 from agents.rounds.carried import Carried
 from agents.rounds.codec_memory import Memories
 from agents.rounds.models import Models
-from agents.rounds.plan import Plans
+from agents.rounds.plan import Plan, Plans
 from agents.rounds.submissions import fetch
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import StoreError
+from agents.training.assignment import next_carry
 from agents.training.state import State
 from agents.verify.spot_checks import reexecute
 from tests.stage.memory.honest_round import (
@@ -29,7 +30,7 @@ from tests.stage.memory.honest_round import (
     make_honest_round,
     make_work,
 )
-from tests.stage.memory.honest_run import SECOND, HonestRun
+from tests.stage.memory.honest_run import SECOND, THIRD, HonestRun
 
 SPARSE = {"codec": "sparse", "codec_options": {"memory_rounds": 2}, "merge": "mean"}
 
@@ -60,6 +61,17 @@ class Run(HonestRun):
             decoded = tiny.job.codec.decode(work.payload, tiny.job.shapes, seed)
             self.kept[node] = tiny.job.codec.remember(work.gradient, None, decoded)
 
+    def finish_without(self, plan: Plan, away: int) -> Plan:
+        """The second round becomes final, and one node revealed nothing in it; the third's plan."""
+        job, store, there = self.tiny.job, self.tiny.store, [n for n in NODES if n != away]
+        works = {node: make_work(job, plan, self.before, node, self.kept[node]) for node in there}
+        tiny = replace(self.tiny, plan=plan, before=self.before, works=works)
+        seeds = {node: plan.codec_seed(job.codec, node) for node in there}
+        sent = [fetch(tiny.reveal(node), job, store, seeds[node]) for node in there]
+        self.facts.record(2, tiny.compute(sent), store)
+        self.carry, self.cursor = next_carry(plan.manifest, there)
+        return self.next(THIRD, 2, 3)
+
 
 @pytest.fixture
 def run(tiny: HonestRound) -> Run:
@@ -79,7 +91,23 @@ def test_a_verifier_finds_the_memory_that_the_trainer_kept(run: Run) -> None:
         assert same(found, run.kept[node])
 
 
-def test_a_round_without_the_node_leaves_its_memory_alone(run: Run) -> None:
+@pytest.mark.parametrize("changes", [SPARSE, CELLS], ids=["sparse", "cells"])
+def test_a_round_that_a_node_is_away_from_leaves_its_memory_alone(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """It owes what it owed before, and the others owe what the round left."""
+    options = {**changes["codec_options"], "memory_rounds": 4}
+    store = EmbeddedStore(tmp_path)
+    run = Run(make_honest_round(store, **{**changes, "codec_options": options}))
+    third = run.finish_without(run.next(SECOND, 1, 2), 5)
+    memories = run.memories()
+    assert run.kept[5] is not None
+    assert same(memories.before(1, third, 5), run.kept[5])
+    for node in (3, 8, 9):
+        assert not same(memories.before(1, third, node), run.kept[node])
+
+
+def test_a_round_in_which_a_node_was_invalid_leaves_no_memory(run: Run) -> None:
     plan = run.next(SECOND, 1, 2)
     run.facts.invalid.add((1, 5))
     assert run.memories().before(1, plan, 5) is None
