@@ -50,7 +50,9 @@ class MuonChoice:
         momentum: share of the momentum that a step keeps.
         lr_ratio: rate of the hidden matrices over the spec's ``lr``.
         boundary_ratio: rate of the matrices of a pipeline's boundaries over that of the others.
-        newton_schulz: "fp32" or "bf16", in which the products of Newton-Schulz are taken.
+        newton_schulz: "fp32" or "bf16", in which the products of Newton-Schulz are taken. In bf16
+            classes differ further than tolerances allow, so a job whose work is done again lists
+            one (`agents.jobs.compatible`).
     """
 
     momentum: float = 0.95

@@ -31,6 +31,8 @@ FREE = {
     **GRADIENT,
 }
 MUON = {"optimizer": {"inner": "muon", "batch_size": 2, "seq_len": 16}}
+ROUGH = {"inner": "muon", "inner_options": {"newton_schulz": "bf16"}}
+PRODUCTS = {"optimizer": {**ROUGH, "batch_size": 2, "seq_len": 16}}
 KEPT = {"batch_size": 2, "seq_len": 16, "inner_state": "kept"}
 UNTIED = {**tiny_model(16, 24, 16, layers=2), "tie_embeddings": False}
 PIPELINE: dict[str, Any] = {
@@ -78,15 +80,14 @@ def unlike_shapes(job: JobContext) -> list[str]:
         ),
         ({"optimizer": KEPT, "precision": "bf16"}, "would be found INVALID"),
         (
-            {
-                "optimizer": {
-                    **KEPT,
-                    "inner": "muon",
-                    "inner_options": {"newton_schulz": "bf16"},
-                }
-            },
+            {"optimizer": {**KEPT, **ROUGH}},
             "needs exactly one determinism class in classes, and there are 0",
         ),
+        (PRODUCTS, 'newton_schulz "bf16" needs exactly one determinism class .* are 0'),
+        ({**PRODUCTS, "classes": ["abacus", "slide rule"]}, "in classes, and there are 2"),
+        ({**PRODUCTS, "codec": "sparse", "merge": "mean"}, "or use newton_schulz .fp32."),
+        ({**PRODUCTS, "codec": "cells", "merge": "mean"}, "or use newton_schulz .fp32."),
+        ({**PIPELINE, **PRODUCTS}, 'newton_schulz "bf16" needs exactly one determinism class'),
         (
             {"optimizer": KEPT, "precision": "bf16", "classes": ["abacus", "slide rule"]},
             "in classes, and there are 2",
@@ -185,6 +186,11 @@ def test_a_bad_combination_is_refused_with_the_reason(
         {"privacy": "dp_sgd", "codec": "polytope", "merge": "multi_krum", **LOCAL, **MUON},
         {"optimizer": KEPT},
         {"optimizer": KEPT, "precision": "bf16", "classes": ["abacus"]},
+        {"optimizer": {**KEPT, **ROUGH}, "classes": ["abacus"]},
+        {**PRODUCTS, "classes": ["abacus"]},
+        {**PRODUCTS, **PIPELINE, "classes": ["abacus"]},
+        {**PRODUCTS, **LOCAL},
+        {**PRODUCTS, "codec": "semantic", "merge": "mean", **NOISE},
         PIPELINE,
         {**PIPELINE, "score": "clasp", "score_options": {"threshold": 6.0}},
         pipelined(segment=2),

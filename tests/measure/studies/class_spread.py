@@ -7,21 +7,29 @@ the whole rounding of fp32. None of them is a GPU. Each trains one assignment fr
 with and without a warm-up and from a trained one. `agents.verify.reexecution.compare` compares its
 pseudo-gradient with that of the portable class, as it is and as each codec sends it.
 
+How many of them a verifier of the portable class would find wrong at the tolerances of a spec that
+names none is the third table.
+
 Then a node skips k of its H steps and states another class than the verifier's, so that only the
 tolerances speak. It sends the update that it has reached, longer by one factor, or goes on along
 its last steps. The factor is the best one there is, which no cheat knows: the real share is less.
 
     python -m tests.measure.studies.class_spread --steps 12 96 384     # half an hour
     python -m tests.measure.studies.class_spread --steps 12            # two minutes
+    python -m tests.measure.studies.class_spread --steps 12 --only muon "muon, products bf16"
+
+`--only` names inner optimizers, `--beside` the machines that stand beside the portable class.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import math
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,9 +57,19 @@ CODECS: dict[str, dict[str, Any]] = {
     "sparse": {},
     "semantic": {"ratio": 100, "clip": 6},
     "demo": {},
+    "cells": {},
 }
 # Which model an assignment starts from, and the round whose rate it takes: the demo job warms up.
 STARTS = {"first round": 0, "no warm-up": ROUND, "trained": ROUND}
+# By name: an inner optimizer and its options. Muon's products in bf16 are looked at in fp32 alone:
+# a job in bf16 has its own tolerances.
+INNERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "adamw": ("adamw", {}),
+    "muon": ("muon", {}),
+    "muon, products bf16": ("muon", {"newton_schulz": "bf16"}),
+    "muon x5, products bf16": ("muon", {"lr_ratio": 5.0, "newton_schulz": "bf16"}),
+    "gradient": ("gradient", {}),
+}
 # The tolerances of every spec that named none, whatever its precision and codec.
 OLD = (0.99, 0.1)
 SKIPPERS = ("dense", "polytope", "sparse", "semantic")
@@ -59,7 +77,7 @@ SKIPPERS = ("dense", "polytope", "sparse", "semantic")
 
 @dataclass(frozen=True)
 class Case:
-    """One assignment: H steps of an inner optimizer in a precision, from a model."""
+    """One assignment: H steps of one of `INNERS` in a precision, from a model."""
 
     start: str
     inner: str
@@ -70,10 +88,18 @@ class Case:
     def name(self) -> str:
         return f"{self.inner}, H = {self.steps}, {self.precision}, {self.start}"
 
+    @property
+    def numbers(self) -> str:
+        """What its numbers are held in, where that is not one thing: products too."""
+        products = INNERS[self.inner][1].get("newton_schulz", self.precision)
+        return self.precision if products == self.precision else f"fp32, products {products}"
 
-def cases(steps: Sequence[int]) -> Iterator[Case]:
+
+def cases(steps: Sequence[int], only: Sequence[str]) -> Iterator[Case]:
     for precision in ("fp32", "bf16"):
-        for inner in ("adamw", "muon", "gradient"):
+        for inner in only:
+            if precision == "bf16" and INNERS[inner][1]:
+                continue
             for count in steps:
                 if (inner == "gradient" and count > 12) or (
                     count > 96 and (inner, precision) != ("adamw", "fp32")
@@ -138,7 +164,8 @@ def _updates(case: Case, spec: Any, data: Any, chosen_: dict[str, Any]) -> Any:
     from agents.training.spec import Hyperparameters
 
     rate = Hyperparameters.of(spec, STARTS[case.start])
-    hyper = replace(rate, inner=case.inner, precision=case.precision)
+    inner, options = INNERS[case.inner]
+    hyper = replace(rate, inner=inner, inner_options=options, precision=case.precision)
     state = _start(case.start, spec, data)
     batches = [data.batch(index) for index in range(case.steps)]
     double, parts = chosen_.get("double", False), chosen_.get("parts", 1)
@@ -167,7 +194,7 @@ def _updates(case: Case, spec: Any, data: Any, chosen_: dict[str, Any]) -> Any:
             final = torch.cat([result[name].reshape(-1) for name in names])
             return torch.stack([*kept[:-1], final])
         torch.manual_seed(0)
-        steps = chosen(case.inner, {}).start(net, hyper, len(batches))
+        steps = chosen(inner, options).start(net, hyper, len(batches))
         begun = net.values.clone()
         for batch in batches:
             net.grads.zero_()
@@ -184,7 +211,7 @@ def _updates(case: Case, spec: Any, data: Any, chosen_: dict[str, Any]) -> Any:
         torch.set_default_dtype(torch.float32)
 
 
-def one(variant: str, steps: Sequence[int], out: Path) -> None:
+def one(variant: str, steps: Sequence[int], only: Sequence[str], out: Path) -> None:
     """Compute all cases as this machine and write them."""
     import torch
     from safetensors.torch import save_file
@@ -197,7 +224,7 @@ def one(variant: str, steps: Sequence[int], out: Path) -> None:
     torch.backends.mkldnn.set_flags(chosen_.get("onednn", False))
     spec, data = _prepared()
     found = {}
-    for case in cases(steps):
+    for case in cases(steps, only):
         if chosen_.get("double") and case.precision == "bf16":
             continue
         made = _updates(case, spec, data, chosen_)
@@ -208,7 +235,7 @@ def one(variant: str, steps: Sequence[int], out: Path) -> None:
 # -- beside each other -------------------------------------------------------------------------
 
 
-def run(variant: str, steps: Sequence[int]) -> Path:
+def run(variant: str, steps: Sequence[int], only: Sequence[str]) -> Path:
     """One machine's process; returns what it wrote."""
     from agents.training.determinism import pinned_environment
 
@@ -217,7 +244,7 @@ def run(variant: str, steps: Sequence[int]) -> Path:
     env = os.environ | pinned_environment() | changes
     env = {key: value for key, value in env.items() if value or key not in changes}
     module = "tests.measure.studies.class_spread"
-    given = ["--variant", variant, "--out", str(out), "--steps", *map(str, steps)]
+    given = ["--variant", variant, "--out", str(out), "--steps", *map(str, steps), "--only", *only]
     subprocess.run([sys.executable, "-m", module, *given], env=env, check=True)
     return out
 
@@ -239,17 +266,32 @@ def far(own: Any, other: Any, codec: Any, shapes: Any, limits: Any) -> Any:
     """`compare` of two updates, fp32 [n], as a codec sends them, by nodes of two classes."""
     from agents.verify.reexecution import compare
 
-    sent = []
-    for vector in (own, other):
-        state, first = {}, 0
-        for name in sorted(shapes):
-            size = 1
-            for side in shapes[name]:
-                size *= side
-            state[name] = vector[first : first + size].view(shapes[name])
-            first += size
-        sent.append(codec.decode(codec.encode(state, None, SEED), shapes, SEED))
-    return compare(*sent, False, limits)
+    states = (named(own, shapes), named(other, shapes))
+    mine, theirs = (codec.decode(codec.encode(one, None, SEED), shapes, SEED) for one in states)
+    return compare(mine, theirs, False, limits)
+
+
+def named(vector: Any, shapes: Any) -> Any:
+    """The tensors of an update, fp32 [n]."""
+    parts = vector.split([math.prod(shapes[name]) for name in sorted(shapes)])
+    return {name: part.view(shapes[name]) for name, part in zip(sorted(shapes), parts, strict=True)}
+
+
+def convicted(own: Any, other: Any, codec: Any, shapes: Any, precision: str) -> bool:
+    """Whether a verifier that reaches `own` would find a node of another class that sends `other`
+    wrong, as `agents.verify.spot_checks` asks it, in a job that leaves its tolerances out."""
+    from agents.mechanisms.codec import EdgedCodec
+    from agents.training.spec import EDGE_FLOOR, tolerances_for
+    from agents.verify.reexecution import Encoding, Tolerances, compare_encoded
+
+    given = tolerances_for(precision, codec.lossless)
+    found = far(own, other, codec, shapes, Tolerances(given.cosine_min, given.rel_l2_max))
+    if isinstance(codec, EdgedCodec) and not found.exact:
+        limit = tolerances_for(precision, True).rel_l2_max
+        how = Encoding(codec, None, SEED, limit, EDGE_FLOOR[precision])
+        data = codec.encode(named(other, shapes), None, SEED)
+        found = compare_encoded(named(own, shapes), data, how, found)
+    return not found.ok
 
 
 def most_skipped(track: Any, codec: Any, shapes: Any, limits: Any) -> int:
@@ -264,8 +306,9 @@ def most_skipped(track: Any, codec: Any, shapes: Any, limits: Any) -> int:
     return passed
 
 
-def study(steps: Sequence[int]) -> None:
-    """Print the spread by machine and codec, and the steps that may be skipped within it."""
+def study(steps: Sequence[int], only: Sequence[str], others: Sequence[str]) -> None:
+    """Print the spread by machine and codec, and the steps that may be skipped within it.
+    `others`: the machines beside the portable class."""
     import torch
     from rich.console import Console
     from safetensors.torch import load_file
@@ -279,15 +322,16 @@ def study(steps: Sequence[int]) -> None:
     torch.set_num_threads(1)
     spec, _ = _prepared()
     shapes = {key: tuple(tensor.shape) for key, tensor in init_state(spec.model).items()}
-    made = {variant: load_file(run(variant, steps)) for variant in VARIANTS}
+    made = {variant: load_file(run(variant, steps, only)) for variant in (REFERENCE, *others)}
     console = Console(width=170)
     loose = Tolerances(0.0, 1e9)
     kinds = {name: codecs.get(name)(**options) for name, options in CODECS.items()}
-    others = [variant for variant in VARIANTS if variant != REFERENCE]
     table = text_table("relative L2 to the portable class, codec dense", ("case", *others))
     # Largest distance and angle by precision, steps, codec and whether the round was settled.
     worst: dict[tuple[Any, ...], tuple[float, float]] = {}
-    for case in cases(steps):
+    wrong: Counter[tuple[str, str, int]] = Counter()
+    compared: Counter[tuple[str, str, int]] = Counter()
+    for case in cases(steps, only):
         own, row = made[REFERENCE][case.name][-1], []
         for variant in others:
             other = made[variant].get(case.name)
@@ -296,24 +340,32 @@ def study(steps: Sequence[int]) -> None:
                 continue
             for name, codec in kinds.items():
                 found = far(own, other[-1], codec, shapes, loose)
-                key = (case.precision, name, case.steps, case.start == "no warm-up")
+                key = (case.numbers, name, case.steps, case.start == "no warm-up")
                 rel, angle = worst.get(key, (0.0, 0.0))
                 worst[key] = (max(rel, found.rel_l2), max(angle, 1 - found.cosine))
+                if case.start != "no warm-up" and variant != "again":
+                    compared[key[:3]] += 1
+                    wrong[key[:3]] += convicted(own, other[-1], codec, shapes, case.precision)
                 if name == "dense":
                     row.append(f"{found.rel_l2:.1e}")
         table.add_row(case.name, *row)
     console.print(table)
-    heads = ("precision", "codec", "H", "warmed up or trained", "no warm-up", "default")
+    heads = ("numbers", "codec", "H", "warmed up or trained", "no warm-up", "default")
     table = text_table("largest relative L2 (and 1 - cosine) over machines and cases", heads)
-    for precision, name, count, cold in worst:
+    for numbers, name, count, cold in worst:
         if not cold:
-            both = (worst.get((precision, name, count, one)) for one in (False, True))
+            both = (worst.get((numbers, name, count, one)) for one in (False, True))
             cells = ("-" if one is None else f"{one[0]:.1e} ({one[1]:.0e})" for one in both)
-            limit = tolerances_for(precision, kinds[name].lossless).rel_l2_max
-            table.add_row(precision, name, str(count), *cells, f"{limit:g}")
+            limit = tolerances_for(numbers[:4], kinds[name].lossless).rel_l2_max
+            table.add_row(numbers, name, str(count), *cells, f"{limit:g}")
+    console.print(table)
+    columns = ("numbers", "codec", "H", "found wrong, warmed up or trained")
+    table = text_table("honest nodes of another class that are found wrong", columns)
+    for kind, count in compared.items():
+        table.add_row(*map(str, kind), f"{wrong[kind]} of {count}")
     console.print(table)
     table = text_table("steps skipped that pass, of H", ("case", *SKIPPERS))
-    for case in cases(steps):
+    for case in cases(steps, only):
         if case.inner == "gradient" or case.steps > 96:
             continue
         track, row = made[REFERENCE][case.name], []
@@ -329,13 +381,16 @@ def study(steps: Sequence[int]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, nargs="+", default=[12, 96])
+    parser.add_argument("--only", nargs="+", default=list(INNERS), choices=list(INNERS))
+    others = [variant for variant in VARIANTS if variant != REFERENCE]
+    parser.add_argument("--beside", nargs="+", default=others, choices=others)
     parser.add_argument("--variant", choices=list(VARIANTS), help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.variant:
-        one(given.variant, given.steps, given.out)
+        one(given.variant, given.steps, given.only, given.out)
         return
-    study(given.steps)
+    study(given.steps, given.only, given.beside)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ state, and asserts nothing.
 
     python -m tests.measure.studies.kept_spread  # 20 rounds of 12 steps, 15 min
     python -m tests.measure.studies.kept_spread --rounds 6
+    python -m tests.measure.studies.kept_spread --rounds 6 --case "fp32 muon, products bf16"
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,12 +39,12 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
 """By name: precision, inner optimizer and its options."""
 
 
-def names() -> list[tuple[str, bool]]:
+def names(cases: Sequence[str]) -> list[tuple[str, bool]]:
     """Case, and whether the state is kept."""
-    return [(case, kept) for case in CASES for kept in (False, True)]
+    return [(case, kept) for case in cases for kept in (False, True)]
 
 
-def one(variant: str, rounds: int, out: Path) -> None:
+def one(variant: str, rounds: int, cases: Sequence[str], out: Path) -> None:
     """Compute all rounds as this machine and write the updates, flat, by case and round."""
     import torch
     from safetensors.torch import load_file, save_file
@@ -60,7 +62,7 @@ def one(variant: str, rounds: int, out: Path) -> None:
     spec = spec.model_copy(update={"rounds": rounds})
     reference = None if variant == REFERENCE else load_file(_file(REFERENCE))
     net, found = FlatModel(spec.model), {}
-    for case, keeps in names():
+    for case, keeps in names(cases):
         precision, inner, options = CASES[case]
         state, kept = init_state(spec.model), None
         for number in range(rounds):
@@ -91,7 +93,7 @@ def _file(variant: str) -> Path:
     return BUILD / f"kept-{(REFERENCE, *OTHERS).index(variant)}.safetensors"
 
 
-def run(variant: str, rounds: int) -> Path:
+def run(variant: str, rounds: int, cases: Sequence[str]) -> Path:
     """One machine's process; returns what it wrote."""
     from agents.training.determinism import pinned_environment
 
@@ -99,21 +101,21 @@ def run(variant: str, rounds: int) -> Path:
     env = os.environ | pinned_environment() | changes
     env = {key: value for key, value in env.items() if value or key not in changes}
     module = "tests.measure.studies.kept_spread"
-    given = ["--variant", variant, "--rounds", str(rounds)]
+    given = ["--variant", variant, "--rounds", str(rounds), "--case", *cases]
     BUILD.mkdir(parents=True, exist_ok=True)
     subprocess.run([sys.executable, "-m", module, *given], env=env, check=True)
     return _file(variant)
 
 
-def study(rounds: int) -> None:
+def study(rounds: int, cases: Sequence[str]) -> None:
     """Print the distance in every round, by case and machine."""
     from safetensors.torch import load_file
 
-    own = load_file(run(REFERENCE, rounds))
+    own = load_file(run(REFERENCE, rounds, cases))
     for variant in OTHERS:
-        other = load_file(run(variant, rounds))
+        other = load_file(run(variant, rounds, cases))
         print(variant)
-        for case, keeps in names():
+        for case, keeps in names(cases):
             far = []
             for number in range(rounds):
                 key = f"{case} {keeps} {number}"
@@ -127,12 +129,13 @@ def study(rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--case", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument("--variant", choices=(REFERENCE, *OTHERS), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.variant:
-        one(given.variant, given.rounds, _file(given.variant))
+        one(given.variant, given.rounds, given.case, _file(given.variant))
     else:
-        study(given.rounds)
+        study(given.rounds, given.case)
 
 
 if __name__ == "__main__":
