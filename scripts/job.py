@@ -158,8 +158,9 @@ def create(
     """Pack the data, publish spec and genesis model, create the job and fund it.
 
     Terms and money are checked before anything is published or signed, and the known attacks are
-    played on the job in this process, which takes some seconds and a checkout. Where stakes unbond
-    within hours, as on a local network, the default windows are a minute or two.
+    played on the job in this process, which takes a checkout and some seconds, or a minute or two
+    where validators score. Where stakes unbond within hours, as on a local network, the default
+    windows are a minute or two.
     """
     from agents.storage.sealed import key_id_of
 

@@ -5,7 +5,8 @@ A swarm trains a small model under the job's codec, merge and score, so the scor
 real functions on real gradients. Their mean is then paid out on the contracts. Where verifiers do
 work again, a payload that isn't the node's work is found like any lie. Where nothing is redone, it
 is never found, and the profit is what it earns beyond its share of the work: a node that does a
-quarter of the work is due a quarter of what the others get.
+quarter of the work is due a quarter of what the others get. Under the gauntlet one seed may favour
+it: where it is paid beyond its due in one, it is played in three, and the mean counts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 import torch
 
 from agents.mechanisms import verify
+from agents.protocol.numbers import BPS
 from agents.storage.embedded import EmbeddedStore
 from scripts._attacks.attack import Attack, Outcome, outcome
 from scripts._attacks.deeds import round_of, without_evil
@@ -29,14 +31,18 @@ from scripts._attacks.scored_swarm import ScoredSwarm
 from scripts._attacks.spot_checks import drawn
 from scripts._attacks.strategies import (
     cubed_merges,
+    head_and_part,
     head_only,
     history,
     last_payloads,
+    masked_history,
     noise,
     old_merges,
     pools,
     resends,
     rides,
+    rides_by_tensor,
+    skims,
     trains,
 )
 from scripts._attacks.swarm import Strategy, Swarm
@@ -73,11 +79,13 @@ SIGNS: dict[str, Any] = {
     },
 }
 MOST_NODES = 9  # in a swarm; more would only take longer
+SURE_SEEDS = 3  # that decide where one seed pays a rider beyond its due
 _BATCHES = 4  # a node and round
 PARTS = 10**6  # of a contribution, for shares of pay
 _NOISE = Fraction(1, 10)
 """Of an honest node's pay: what a score may give away beyond the share of the work. It is measured
-in few rounds, in which equal work is not paid to the unit."""
+in few rounds, in which equal work is not paid to the unit. Whoever does a part of the work has as
+much of it: chance gives no less there."""
 # What of a spec decides merge and score.
 _KEPT = ("codec", "merge", "score")
 
@@ -104,21 +112,44 @@ def fields_of(spec: Mapping[str, Any], nodes: int) -> dict[str, Any]:
 
 def quality(numbers: Numbers, spec: Mapping[str, Any], ride: Ride) -> Fraction:
     """A rider's pay in parts of an honest node's, over rounds and seeds."""
+    earned = [_earned(numbers, spec, ride, seed) for seed in range(numbers.seeds)]
+    rode, worked = (sum(pay) for pay in zip(*earned, strict=True))
+    return Fraction(rode / worked).limit_denominator(PARTS) if worked else Fraction(0)
+
+
+def surely(numbers: Numbers, spec: Mapping[str, Any], ride: Ride) -> Fraction:
+    """The same; over three seeds where fewer pay the rider beyond its share of the work."""
+    part = quality(numbers, spec, ride)
+    if part <= Fraction(ride.work) or numbers.seeds >= SURE_SEEDS:
+        return part
+    return quality(replace(numbers, seeds=SURE_SEEDS), spec, ride)
+
+
+# Rides that were played, by all that decides what they earn.
+_known: dict[tuple[Any, ...], tuple[float, float]] = {}
+
+
+def _earned(
+    numbers: Numbers, spec: Mapping[str, Any], ride: Ride, seed: int
+) -> tuple[float, float]:
+    """What a rider and an honest node earn on average with one seed, in rounds' pots."""
     nodes = min(numbers.nodes, MOST_NODES)
     riders = tuple(range(1, max(1, round(numbers.share * nodes)) + 1))
-    send = ride.strategy(riders)
-    rode = worked = 0.0
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for seed in range(numbers.seeds):
-            swarm = _played(numbers, fields_of(spec, nodes), nodes, riders, send, seed)
-            rode += sum(swarm.pay[node] for node in riders) / len(riders)
-            honest = [node for node in swarm.nodes if node not in riders]
-            worked += sum(swarm.pay[node] for node in honest) / len(honest)
-    finally:
-        torch.set_num_threads(threads)
-    return Fraction(rode / worked).limit_denominator(PARTS) if worked else Fraction(0)
+    fields = fields_of(spec, nodes)
+    key = (repr(fields), numbers.rounds, nodes, riders, ride, seed)
+    if key not in _known:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            swarm = _played(numbers, fields, nodes, riders, ride.strategy(riders), seed)
+        finally:
+            torch.set_num_threads(threads)
+        honest = [node for node in swarm.nodes if node not in riders]
+        rode, worked = (
+            sum(swarm.pay[node] for node in some) / len(some) for some in (riders, honest)
+        )
+        _known[key] = rode, worked
+    return _known[key]
 
 
 def _played(
@@ -138,19 +169,24 @@ def _played(
     return swarm
 
 
-def riding(ride: Ride, spec: Mapping[str, Any] | None = None) -> Callable[[Market], Outcome]:
-    """Plays a ride in a market's job, or with `spec` if that job is not scored like it."""
+def riding(
+    ride: Ride, spec: Mapping[str, Any] | None = None, *others: Ride
+) -> Callable[[Market], Outcome]:
+    """Plays a ride in a market's job, or with `spec` if that job is not scored like it. `others`:
+    more ways for as much work, of all of which the rider takes the one that pays best."""
 
     def play(market: Market) -> Outcome:
         own = market.numbers.spec
         fields = own if spec is None or own.get("score") == spec.get("score", "") else spec
         if fields.get("mode") == "pipeline":
             return Outcome(Fraction(0), Fraction(0), 0, "not played: the model is split")
-        part = quality(market.numbers, fields, ride)
+        redone = verify.get(str(fields.get("verify", "reexecution"))).redone
+        by_chance = fields.get("score") == "gauntlet"
+        part_of = surely if by_chance else quality
+        part = max(part_of(market.numbers, fields, way) for way in (ride, *others))
         capital = market.numbers.stake * len(market.evil)
         pay = dict.fromkeys(market.honest, PARTS) | {p: int(part * PARTS) for p in market.evil}
         pay = {player: amount for player, amount in pay.items() if amount}
-        redone = verify.get(str(fields.get("verify", "reexecution"))).redone
         if not redone:
             # Due is the same share of the work in an honest node's pay.
             due = dict.fromkeys(market.honest, PARTS)
@@ -179,9 +215,20 @@ def _said(part: Fraction) -> str:
 
 def uneven(market: Market) -> Fraction:
     """A tenth of an honest node's pay for each of the attacker's nodes, in 1e-18 ZOO."""
-    pay = Fraction(market.numbers.terms.reward_per_round, len(market.trainers))
+    terms = market.numbers.terms
+    left = BPS - terms.verifier_bps - terms.aggregator_bps
+    pay = Fraction(terms.reward_per_round * left, BPS * len(market.trainers))
     return _NOISE * pay * len(market.evil)
 
+
+_QUARTERS = (
+    Ride(trains(0.25), 0.25),
+    Ride(rides(0.25), 0.25),
+    Ride(rides_by_tensor(0.25), 0.25),
+    Ride(masked_history(0.25), 0.25),
+    Ride(skims(0.25), 0.25),
+)
+"""Ways of making the most of a quarter of the work."""
 
 ATTACKS = (
     Attack("send random numbers", "scoring", riding(Ride(noise))),
@@ -195,9 +242,20 @@ ATTACKS = (
     Attack(
         "add past merges to a quarter of the work",
         "gauntlet",
-        riding(Ride(rides(0.25), 0.25), SIGNS),
+        riding(_QUARTERS[1], SIGNS),
     ),
-    Attack("do a quarter of the work", "gauntlet", riding(Ride(trains(0.25), 0.25), SIGNS)),
+    Attack("do a quarter of the work", "gauntlet", riding(_QUARTERS[0], SIGNS)),
+    Attack(
+        "adapt a quarter of the work",
+        "gauntlet",
+        riding(_QUARTERS[0], SIGNS, *_QUARTERS[1:]),
+    ),
+    Attack("do half of the work", "gauntlet", riding(Ride(trains(0.5), 0.5), SIGNS)),
     Attack("train the output layer only", "gauntlet", riding(Ride(head_only, 0.5), SIGNS)),
+    Attack(
+        "train the output layer, and the rest on a quarter of the data",
+        "gauntlet",
+        riding(Ride(head_and_part(0.25), 0.625), SIGNS),
+    ),
     Attack("send the mean of its own nodes", "gauntlet", riding(Ride(pools, 1.0, True), SIGNS)),
 )

@@ -6,9 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from scripts._attacks.catalogue import FAMILIES, attacks
-from scripts._attacks.known import KNOWN
+from scripts._attacks.command import usual
+from scripts._attacks.known import BEYOND, KNOWN
+from scripts._attacks.market import Numbers
+from scripts._attacks.table import said
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "attacks.md").read_text()
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "attacks.md").read_text()
 
 
 def test_each_attack_has_its_row_in_the_section_of_its_family() -> None:
@@ -22,6 +26,32 @@ def test_each_attack_has_its_row_in_the_section_of_its_family() -> None:
 def test_nothing_pays_on_the_page_but_what_is_known_to() -> None:
     paying = [line.split("|")[1].strip() for line in PAGE.splitlines() if "| PAYS" in line]
     assert paying and set(paying) <= set(KNOWN)
+
+
+def test_the_page_says_the_usual_numbers_of_both_kinds_of_job() -> None:
+    assert said(usual(Numbers(), {}), usual(Numbers(), {}, by_scores=True)) in PAGE
+
+
+def test_an_attack_that_brings_nothing_hurts_nobody() -> None:
+    """So a profit of 0 is enough: whoever tries it has its gas to lose, and nothing to win."""
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in PAGE.splitlines()]
+    nothing = [row for row in cells if len(row) == 5 and row[2] == "0"]
+    assert len(nothing) > 10 and {row[3] for row in nothing} == {"0"}
+
+
+def test_the_threat_model_has_the_profit_of_a_tie_that_the_page_has() -> None:
+    model = " ".join((ROOT / "docs" / "threat-model.md").read_text().split())
+    (line,) = [line for line in PAGE.splitlines() if "| tie the first scores with stake" in line]
+    capital, profit = (cell.strip() for cell in line.split("|")[2:4])
+    told = f"({capital} ZOO with three trainers), ties the consensus by silence. A tie before the "
+    assert f"{told}first consensus pays everybody alike: +{profit} a round for three" in model
+
+
+def test_the_readme_counts_the_attacks_that_the_command_plays() -> None:
+    """But those that take half of the verifiers' weight, which it counts apart as the page does."""
+    told = " ".join((ROOT / "README.md").read_text().split())
+    count = sum(attack.name not in BEYOND for attack in attacks())
+    assert f"`ape run economics attacks` plays {count} on the contracts" in told
 
 
 def _rows(section: str) -> list[str]:

@@ -10,8 +10,18 @@ import pytest
 
 from agents.protocol.numbers import ZOO
 from agents.training.spec import SpecError
+from scripts._attacks import riders
 from scripts._attacks.market import Market, Numbers
-from scripts._attacks.riders import ATTACKS, SIGNS, Ride, fields_of, quality, riding
+from scripts._attacks.riders import (
+    ATTACKS,
+    SIGNS,
+    Ride,
+    fields_of,
+    quality,
+    riding,
+    surely,
+    uneven,
+)
 from scripts._attacks.strategies import noise, old_merges, resends, trains
 
 NUMBERS = Numbers(nodes=4, share=0.25, rounds=3)
@@ -81,6 +91,75 @@ def test_a_spec_keeps_its_mechanisms_and_gets_a_small_model() -> None:
     fields = fields_of({"codec": "sparse", "merge_options": {"f": 1}, "rounds": 9_000}, 4)
     assert fields["codec"] == "sparse" and fields["merge_options"] == {"f": 1}
     assert fields["rounds"] == 40 and fields["model"]["d_model"] == 16
+
+
+def paid(monkeypatch: pytest.MonkeyPatch, *by_seed: float) -> list[int]:
+    """Have a rider earn so much of an honest node's pay by each seed; which seeds were played."""
+    played: list[int] = []
+
+    def earned(numbers: Numbers, spec: object, ride: Ride, seed: int) -> tuple[float, float]:
+        played.append(seed)
+        return by_seed[seed], 1.0
+
+    monkeypatch.setattr(riders, "_earned", earned)
+    return played
+
+
+HALF = Ride(trains(0.5), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("by_seed", "part", "seeds"),
+    [
+        ((0.4, 0.9, 0.9), 0.4, {0}),
+        ((0.5, 0.9, 0.9), 0.5, {0}),
+        ((0.6, 0.4, 0.5), 0.5, {0, 1, 2}),
+        ((0.6, 0.8, 0.7), 0.7, {0, 1, 2}),
+    ],
+    ids=["less than due", "as due", "a lucky seed", "truly more"],
+)
+def test_where_one_seed_pays_beyond_the_work__three_decide(
+    monkeypatch: pytest.MonkeyPatch, by_seed: tuple[float, ...], part: float, seeds: set[int]
+) -> None:
+    played = paid(monkeypatch, *by_seed)
+    assert surely(NUMBERS, SIGNS, HALF) == pytest.approx(part, abs=1e-6)
+    assert set(played) == seeds
+
+
+@pytest.mark.parametrize(("part", "pays"), [(0.60, False), (0.62, True)])
+def test_a_part_of_the_work_has_a_tenth_of_a_whole_nodes_pay_to_vary(
+    monkeypatch: pytest.MonkeyPatch, part: float, pays: bool
+) -> None:
+    """By hand, as docs/attacks.md has it: three of nine with half of the work each are due 1.5 of
+    7.5 parts. A tenth of an honest node's pay for each is 0.3 of 9 parts more: 0.2333 of all, which
+    they have from 0.609 of an honest node's pay on. No cut changes that."""
+    paid(monkeypatch, part, part, part)
+    for cut in (0, 4_000):
+        terms = replace(NUMBERS.terms, verifier_bps=cut)
+        market = Market(Numbers(terms=terms, rounds=3))
+        found = riding(HALF, SIGNS)(market)
+        left = terms.reward_per_round * (9_500 - cut) // 10_000
+        assert found.allowed == uneven(market) == Fraction(left, 30)
+        assert found.pays == pays and found.note == f"scores {part:.2f} of an honest node"
+
+
+def test_who_has_several_ways_takes_the_one_that_pays_best(
+    monkeypatch: pytest.MonkeyPatch, market: Market
+) -> None:
+    earns = {0.25: 0.2, 0.3: 0.24, 0.35: 0.1}
+    ways = [Ride(trains(part), 0.25) for part in earns]
+    by_way = dict(zip(ways, earns.values(), strict=True))
+    monkeypatch.setattr(riders, "_earned", lambda numbers, spec, ride, seed: (by_way[ride], 1.0))
+    assert riding(ways[0], SIGNS, *ways[1:])(market).note.startswith("scores 0.24")
+
+
+def test_the_same_ride_is_played_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers, ride = replace(NUMBERS, rounds=1), Ride(noise)
+    first = quality(numbers, {}, ride)
+    monkeypatch.setattr(riders, "_played", lambda *_: pytest.fail("played again"))
+    assert quality(numbers, {}, ride) == first
+    with pytest.raises(pytest.fail.Exception):
+        quality(replace(numbers, rounds=2), {}, ride)
 
 
 def test_names_differ_within_a_family() -> None:
