@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from agents.jobs.publish import Terms
 from agents.jobs.verifying_pay import MOST_CUTS, Duty
+from agents.mechanisms import verify
 from scripts._attacks.attack import gains
 from scripts._attacks.market import Market, Numbers, Player
 from scripts._attacks.plays import everybody_works
@@ -39,7 +40,7 @@ def honest_work(market: Market) -> tuple[HonestWork, ...]:
     """A trainer, a verifier and an aggregator in a round in which everybody works.
 
     What a verifier does again is the mean of a job's rounds: the first ones, of whose trainers
-    little pay is retained, take more.
+    little pay is retained, take more. It has no row where the job's spec has nothing done again.
     """
 
     def paid(players: list[Player]) -> Fraction:
@@ -47,14 +48,15 @@ def honest_work(market: Market) -> tuple[HonestWork, ...]:
 
     trainer, asked = paid(market.trainers), duty(market.numbers)
     work = trainer * Fraction(str(market.numbers.compute))
-    rounds = asked.rounds
+    verifier = HonestWork(
+        f"verifier: a round of {asked.rounds}, {float(asked.redone):.1f} trainers' work again",
+        paid(market.verifiers),
+        asked.redone * work,
+    )
+    redone = verify.get(str(market.numbers.spec.get("verify", "reexecution"))).redone
     return (
         HonestWork("trainer: a round", trainer, work),
-        HonestWork(
-            f"verifier: a round of {rounds}, {float(asked.redone):.1f} trainers' work again",
-            paid(market.verifiers),
-            asked.redone * work,
-        ),
+        *([verifier] if redone else []),
         HonestWork("aggregator: a round", paid(market.aggregators), Fraction(0)),
     )
 

@@ -32,7 +32,8 @@ _RIDERS = f"Who trains nothing and adapts what it sends to the score earns {RIDE
 _VERIFIERS = "What a verifier loses by it is its cut: give them more of the pay (--verifiers-cut)."
 _SHOWN = (
     "Validators see the work in what a payload shows of it: let nodes send more numbers of each "
-    "chunk (codec_options.per_chunk), or raise score_options.power."
+    "chunk and remember less (with codec demo as in the gauntlet's demo, codec_options.per_chunk "
+    "512 and decay 0.5), or raise score_options.power."
 )
 _WHY = {"scoring": _RIDERS, "gauntlet": _SHOWN, "consensus": _VERIFIERS}
 """What to know or to change where an attack of this family pays and nothing is done again."""

@@ -103,10 +103,11 @@ class Ride:
 
 
 def fields_of(spec: Mapping[str, Any], nodes: int) -> dict[str, Any]:
-    """A small job with the mechanisms of a spec. Its data is public: who may see it decides who can
-    check the work, and no score."""
+    """A small job with the mechanisms of a spec; what it leaves out has the defaults of a spec. Its
+    data is public: who may see it decides who can check the work, and no score."""
     kept = {key: value for key, value in spec.items() if key.partition("_options")[0] in _KEPT}
-    small = SIGNS if kept.get("score") == "gauntlet" else {}
+    by_scores = kept.get("score") == "gauntlet"
+    small = {key: SIGNS[key] for key in ("verify", "optimizer")} if by_scores else {}
     return {**_SMALL, **small, **kept, "batches_per_round": _BATCHES * nodes}
 
 

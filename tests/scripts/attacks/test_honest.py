@@ -34,6 +34,11 @@ def test_cost__is_of_the_work_that_each_does(market: Market) -> None:
     assert aggregator.compute == 0
 
 
+def test_verifier__has_no_row_where_nothing_is_done_again() -> None:
+    rows = honest_work(Market(Numbers(spec={"verify": "gauntlet", "score": "gauntlet"})))
+    assert [row.name for row in rows] == ["trainer: a round", "aggregator: a round"]
+
+
 @pytest.mark.parametrize(("compute", "earns"), [(0.03, True), (0.05, False), (0.5, False)])
 def test_verifier__earns_while_computing_is_cheap(compute: float, earns: bool) -> None:
     """33.3 ZOO against 8.6 times a trainer's cost: up to 4 % of a trainer's pay."""

@@ -93,6 +93,16 @@ def test_a_spec_keeps_its_mechanisms_and_gets_a_small_model() -> None:
     assert fields["rounds"] == 40 and fields["model"]["d_model"] == 16
 
 
+def test_a_gauntlet_spec_that_leaves_options_out_is_not_given_ours() -> None:
+    """With the codec's own defaults half of the work is paid like most of it, and with ours it is
+    not, so `job create` must play the first."""
+    spec = {"score": "gauntlet", "codec": "demo", "merge": "demo_sign"}
+    fields = fields_of(spec, 4)
+    assert not {"codec_options", "score_options"} & set(fields)
+    assert fields["optimizer"] == SIGNS["optimizer"] and fields["verify"] == "gauntlet"
+    assert fields_of(SIGNS, 4)["codec_options"] == SIGNS["codec_options"]
+
+
 def paid(monkeypatch: pytest.MonkeyPatch, *by_seed: float) -> list[int]:
     """Have a rider earn so much of an honest node's pay by each seed; which seeds were played."""
     played: list[int] = []
