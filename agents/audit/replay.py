@@ -125,6 +125,7 @@ class _Auditor:
             self.audit.job,
             self._say,
             options.data_key,
+            options.random_source,
         )
         job = self.training.job
         self.scores = Scores(record, self.registry)

@@ -236,13 +236,20 @@ def check_seeds(record: Record, part: Part, random_source: bool) -> bytes | None
 
 def audit_seed(record: Record, round_id: int, random_source: bool) -> bytes | None:
     """The round's audit seed: the captured one, else what a capture would have stored, which is
-    what agents use until somebody captures it. None where it can't be known."""
+    what agents use until somebody captures it. None where it can't be known.
+
+    `random_source`: as for `check_seeds`. The contract is then asked, as agents ask it. A source
+    never changes an answer, so what it says now is what they were told.
+    """
     state = record.current[round_id]
     found = state.audit_seed
     if found != ZERO_DIGEST:
         return found
-    if random_source or not 0 < state.audit_block <= record.head.number:
+    if not 0 < state.audit_block <= record.head.number:
         return None
+    if random_source:
+        network = record.network
+        return network.early(network.results, "capture_audit_seed", record.job_id, round_id)
     key = formulas.audit_key(formulas.round_key(record.job_id, round_id))
     pinned = record.header(state.audit_block).hash
     return formulas.seed(pinned, key, record.chain_id, record.network.results.address)

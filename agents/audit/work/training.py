@@ -60,10 +60,12 @@ class Training:
         part: Part,
         progress: Callable[[str], None],
         data_key: bytes | None = None,
+        random_source: bool = False,
     ) -> None:
         """Read spec, genesis model and data; whatever is wrong with them goes into `part`.
 
-        `data_key`: of encrypted data, if the auditor was given it.
+        `data_key`: of encrypted data, if the auditor was given it. `random_source`: the deployment
+        takes seeds from a contract.
         """
         self._record = record
         self._artefacts = artefacts
@@ -71,6 +73,7 @@ class Training:
         self._device = device
         self._progress = progress
         self._data_key = data_key
+        self._random_source = random_source
         self._model_before = ""
         self._earlier: State | None = None
         # Merged updates that changed the model, newest first; None once one is unknown.
@@ -121,7 +124,7 @@ class Training:
         if full:
             place = (plan, reveals, standing.invalid, opened.prev_model, self.state)
             segments = bool(self.job.spec.segment)
-            drawn = audit_seed(self._record, part.round_id, False) if segments else None
+            drawn = self._audit_seed(part) if segments else None
             submissions = read_submissions(part, self.job, self._artefacts, *place, drawn)
         report = self._read_report(part, standing)
         outcome = None
@@ -157,6 +160,9 @@ class Training:
         else:
             part.remark("Without the report, all nodes are taken to have delivered.")
             self._left = left_by(plan, opened.nodes)
+
+    def _audit_seed(self, part: Part) -> bytes | None:
+        return audit_seed(self._record, part.round_id, self._random_source)
 
     def _read_report(self, part: Part, standing: Tally) -> RoundReport | None:
         digest = standing.proposal.report
@@ -257,7 +263,7 @@ class Training:
         if report.shards is not None:
             self._artefacts.name(report.shards, "record of shards")
         recorded = self._reader.recorded(plan.epoch, report)
-        seed = audit_seed(self._record, part.round_id, False)
+        seed = self._audit_seed(part)
         if seed is None:
             raise ValueError("the audit seed that orders the shards can't be known")
         place = self._record.job_id, part.round_id, plan, used

@@ -12,8 +12,13 @@ from typing import Any
 import pytest
 from eth_abi.abi import decode, encode
 
-from agents.protocol.formulas import round_key
+from agents.audit.chain.opening import audit_seed
+from agents.audit.sources.record import Record
+from agents.audit.work import training
+from agents.protocol.formulas import audit_key, round_key, seed
+from agents.protocol.numbers import ZERO_DIGEST
 from agents.runtime.contracts import abi_type
+from agents.training.spec import JobSpec
 from tests.stage.chain.changes import in_place_of, logs_of
 from tests.stage.chain.finished_job import JOB, FinishedJob
 from tests.stage.chain.lying_sources import Lie, changed, kinds_of, relogged
@@ -283,3 +288,32 @@ def test_another_hash_of_a_seed_block_gives_another_seed(finished: FinishedJob) 
     audit = finished.audited(lie=lie)
     assert [(d.round_id, d.check, d.subject) for d in audit.differences] == [(3, "seeds", "seed")]
     assert finished.audited(lie=lie, random_source=True).holds
+
+
+def test_an_audit_seed_that_nobody_captured_is_of_its_block_or_of_the_named_source(
+    finished: FinishedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What agents use in its place: the contract's answer to a call."""
+    record = Record(finished.network, JOB)
+    state, network = record.current[1], record.network
+    assert state.audit_seed == ZERO_DIGEST and state.audit_block
+    pinned, key = record.header(state.audit_block).hash, audit_key(round_key(JOB, 1))
+    assert audit_seed(record, 1, False) == seed(
+        pinned, key, record.chain_id, network.results.address
+    )
+    asked: list[Any] = []
+    monkeypatch.setattr(network, "early", lambda *given: asked.append(given) or b"\7" * 32)
+    assert audit_seed(record, 1, True) == b"\7" * 32
+    assert asked == [(network.results, "capture_audit_seed", JOB, 1)]
+
+
+def test_the_source_that_the_auditor_named_also_draws_what_submissions_must_show(
+    finished: FinishedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: set[bool] = set()
+    monkeypatch.setattr(training, "audit_seed", lambda _, __, source: said.add(source))
+    monkeypatch.setattr(JobSpec, "segment", property(lambda _: 1))
+    for source in (False, True):
+        said.clear()
+        assert finished.audited(random_source=source).holds
+        assert said == {source}
