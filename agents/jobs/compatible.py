@@ -148,10 +148,12 @@ def _companions(spec: JobSpec, codec: Codec, privacy: Privacy) -> Companions:
 def _merging(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
     wrong = []
     if getattr(codec, "mostly_zero", False) and spec.merge in _NEED_ALL:
+        instead = "multi_krum, geometric_median, centred_clipping, norm_clip or mean"
+        if getattr(codec, "own_seed", False):
+            instead = _averaging(spec)  # the others compare payloads, see `_projecting`
         wrong.append(
             f'codec "{spec.codec}" leaves most coordinates of a payload zero, so merge '
-            f'"{spec.merge}" would be zero nearly everywhere; use multi_krum, geometric_median, '
-            "centred_clipping, norm_clip or mean"
+            f'"{spec.merge}" would be zero nearly everywhere; use {instead}'
         )
     if privacy.place == "aggregate":
         try:
@@ -512,13 +514,28 @@ def _taking_much(spec: JobSpec, codec: Codec) -> list[str]:
 
 
 def _projecting(spec: JobSpec, codec: Codec) -> list[str]:
-    if not getattr(codec, "own_seed", False) or spec.merge in _AVERAGING:
+    """Codecs that draw for each node by itself, under a merge that compares payloads."""
+    if spec.merge in _AVERAGING:
         return []
+    named = [(f'codec "{spec.codec}"', getattr(codec, "own_seed", False))]
+    sharing = None if spec.pipeline is None else spec.pipeline.sharing
+    if sharing is not None and spec.full_every > 1:
+        usual = getattr(get_codec(sharing.codec), "own_seed", False)
+        own = sharing.codec_options.get("own_seed", usual)
+        named.append((f'pipeline.sharing.codec "{sharing.codec}"', own))
     return [
-        f'codec "{spec.codec}" with a seed for each node under merge "{spec.merge}": payloads of '
-        "different draws are far apart whoever sent them, so the merge tells nobody from anybody; "
-        f"use {' or '.join(_AVERAGING)}, or leave own_seed out where the codec has that option"
+        f'{what} with a seed for each node under merge "{spec.merge}": payloads of different draws '
+        "are far apart whoever sent them, so the merge tells nobody from anybody; use "
+        f"{_averaging(spec)}, or leave own_seed out where the codec has that option"
+        for what, own in named
+        if own
     ]
+
+
+def _averaging(spec: JobSpec) -> str:
+    """Rules that compare nobody's payload with another's, of those that the job may have."""
+    rules = [rule for rule in _AVERAGING if rule != _WEIGHING or spec.pipeline is not None]
+    return " or ".join(rule for rule in rules if not spec.butterfly or rule in _BY_NUMBER)
 
 
 def _unnamed(shapes: Shapes, codec: Codec) -> list[str]:

@@ -303,8 +303,32 @@ def test_cells_goes_with_rules_that_average_and_names_tensors_of_the_model(
     (missing,) = told("mean", "embedding.weight,head")
     assert "fine names 'head', and the model has no such tensor" in missing
     assert "embedding.weight" in missing
-    with pytest.raises(SpecError, match="leaves most coordinates of a payload zero"):
+    with pytest.raises(SpecError, match=r"nearly everywhere; use mean or norm_clip$"):
         context(tiny, codec="cells", merge="median")
+    assert "weighted_mean" not in apart
+
+
+def test_draws_of_each_node_are_warned_of_in_compressed_rounds_too(tiny: HonestRound) -> None:
+    def told(merge: str, **sharing: Any) -> list[str]:
+        job = context(tiny, **{**pipelined(sharing=sharing), "merge": merge})
+        return [warning for warning in job.warnings if "seed for each node" in warning]
+
+    (apart,) = told("multi_krum", full_every=2, codec="cells")
+    assert apart.startswith('pipeline.sharing.codec "cells" with a seed for each node')
+    assert "use mean or norm_clip or weighted_mean," in apart
+    own = {"codec": "semantic", "codec_options": {"own_seed": True}}
+    assert len(told("geometric_median", full_every=2, **own)) == 1
+    assert told("geometric_median", full_every=2, codec="semantic") == []
+    assert told("mean", full_every=2, codec="cells") == []
+    assert told("multi_krum", full_every=1, codec="cells") == []  # all rounds are full
+
+
+def test_a_butterfly_is_told_of_rules_that_it_can_have(tiny: HonestRound) -> None:
+    own = {"full_every": 2, "codec": "semantic", "codec_options": {"own_seed": True}}
+    block = {"all_reduce": "butterfly", "sharing": own}
+    job = context(tiny, **{**pipelined(**block), "merge": "trimmed_mean"})
+    (apart,) = (warning for warning in job.warnings if "seed for each node" in warning)
+    assert "use mean, or leave own_seed out" in apart
 
 
 def test_nodes_with_their_own_seeds_encode_differently(tiny: HonestRound) -> None:
