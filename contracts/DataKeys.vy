@@ -62,7 +62,7 @@ def __init__(registry_: address, jobs_: address):
     @notice Fixes who knows the nodes and who knows the sponsors. There is no owner.
     @dev Reverts: "keys: zero address".
     @param registry_ The NodeRegistry.
-    @param jobs_ The TrainingRounds contract.
+    @param jobs_ The TrainingJobs contract.
     """
     assert registry_ != empty(address) and jobs_ != empty(address), "keys: zero address"
     registry = registry_

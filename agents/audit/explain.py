@@ -417,7 +417,7 @@ class Explainer:
             return [*outcomes, Outcome("not distributed yet", rest)]
         standing = found.standing
         if standing is not None and node in standing.invalid:
-            words = "not paid: its work was found invalid; its share stays in the pool"
+            words = "not paid: its work was found invalid; its share is carried to the next round"
             return [*outcomes, Outcome(words, rest)]
         return [*outcomes, Outcome("not paid: it has no payout address any more", rest)]
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who proposed the round's result, who stood behind it, and what the ledger made of it.
 
-Rule: a result is final when two verifiers or more, with two thirds of the snapshot's weight,
-attested it and no report with a third was open, or when its challenge window passed; only the
-aggregator on duty, or in the second window any node of the snapshot, may have proposed it.
+Rule: a result is final when its challenge window passed. It is final before when two verifiers or
+more attested it and no report with a third of the snapshot's weight was open: with all of the
+weight at any time, with two thirds in the last half of the window. Only the aggregator on duty, or
+in the second window any node of the snapshot, may have proposed it.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ one result in its class, so the last word is right or wrong to the bit. A wrong 
 two who colluded were paid, and nobody found them.
 
 What can't be decided here is a remark: a task of another class than this machine's, or one whose
-inputs nobody gives. So is a verdict that the committee was asked about and left standing: by the
-contracts it moves the fee and convicts nobody. A task that is still open to an appeal is looked at
-like any other.
+inputs nobody gives. So is a wrong verdict on which the committee was asked and did not decide: by
+the contracts it moves the fee and convicts nobody. A task that is still open to an appeal is looked
+at like any other.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import torch
 from dp_accounting.pld import privacy_loss_distribution as library
 
 from agents.mechanisms.privacy import Accountant, Charge
-from agents.mechanisms.privacy.aggregate import REASONS, sensitivity
+from agents.mechanisms.privacy.aggregate import REASONS, RELEASES, sensitivity
 from agents.mechanisms.privacy.parts import analytic, clipping, noise
 from agents.mechanisms.privacy.parts.blinding import estimate
 from agents.mechanisms.privacy.parts.residual import power
@@ -92,13 +92,18 @@ def blinding() -> None:
         )
     print("cosine of honest sum + noise to the honest sum, epsilon 8 in 10 rounds, d = 1,000,000")
     multiplier = analytic.multiplier_for(8.0, DELTA, 10)
+    charged = analytic.multiplier_for(8.0, DELTA, 10 * RELEASES)
     for nodes in (10, 100, 1000, 10_000):
         # Identical updates of norm 1, the best case for the signal.
         local = multiplier * 2.0 * math.sqrt(1e6 / nodes)
-        at_mean = multiplier * sensitivity("mean", nodes, 1.0) * 1e3
+        once, all_charged = (
+            each * sensitivity("mean", nodes, 1.0) * 1e3 for each in (multiplier, charged)
+        )
         print(
             f"  n = {nodes}: {1 / math.hypot(1, local):.3f} noise at each node, "
-            f"{1 / math.hypot(1, at_mean):.3f} noise on the mean by the aggregator"
+            f"{1 / math.hypot(1, once):.3f} noise on the mean by the aggregator, "
+            f"{1 / math.hypot(1, all_charged):.3f} with the {RELEASES} releases a round that a "
+            "node is charged for"
         )
 
 

@@ -13,7 +13,7 @@ from agents.audit.explain import Explained, Explanation, Outcome, Payment
 from scripts._web.pages.draw.money import MOST, money_of
 from scripts._web.pages.draw.sankey import balanced
 
-UNPAID = "not paid: its work was found invalid; its share stays in the pool"
+UNPAID = "not paid: its work was found invalid; its share is carried to the next round"
 CARRIED, RETURNED = "carried to the job's next round", "returned to the job's escrow"
 KEPT = ("retained", "held", "set aside")
 

@@ -9,7 +9,7 @@ around 1 and not at 1.
 All powers of X X^T commute. So of a wide X, steps can be taken on its Gram matrix alone: with
 G = X X^T and Q = a I + b G + c G^2 the next G is Q G Q, and the product of all Q is applied to X at
 the end. A rounding of G grows twelvefold with each such step, so after three steps G is taken anew
-from X (the restart of Dao AI Lab's Gram Newton-Schulz). Four of eleven products with X remain, and
+from X (the restart of Dao AI Lab's Gram Newton-Schulz). Four of ten products with X remain, and
 the result is as near to that of exact products as with products one by one, below 1e-5 for any
 matrix. In bf16 all products are taken with X.
 
