@@ -247,10 +247,13 @@ def _penalty(call: _Call) -> Words:
 
 def _parameters(call: _Call) -> Words:
     before = call.ask(call.contract, "parameters")
-    changes = _fields(_PARAMETERS, before, call.args["parameters"])
-    return _or_nothing(
-        Words("Parameters of NodeRegistry", changes, ("Running exits keep their date.",))
-    )
+    after = call.args["parameters"]
+    changes = _fields(_PARAMETERS, before, after)
+    notes = ["Running exits keep their date."]
+    delays = call.ask(call.network.coordinator, "delays")
+    if before is None or before.unbonding_period != after.unbonding_period:
+        notes += _outrun(None if delays is None else delays[1], after.unbonding_period)
+    return _or_nothing(Words("Parameters of NodeRegistry", changes, tuple(notes)))
 
 
 def _bounds(call: _Call) -> Words:
@@ -300,8 +303,22 @@ def _delays(call: _Call) -> Words:
     after = (call.args["routine"], call.args["governance"])
     old = (None, None) if before is None else map(spell, before)
     rows = [Change(w, b, spell(a)) for w, b, a in zip(names, old, after, strict=True)]
-    note = "Operations that are queued already keep their time."
-    return _or_nothing(Words("Delays of the timelock", _changed(rows), (note,)))
+    notes = ["Operations that are queued already keep their time."]
+    parameters = call.ask(call.network.registry, "parameters")
+    if before is None or before[1] != after[1]:
+        notes += _outrun(after[1], None if parameters is None else parameters.unbonding_period)
+    return _or_nothing(Words("Delays of the timelock", _changed(rows), tuple(notes)))
+
+
+def _outrun(delay: int | None, unbonding: int | None) -> list[str]:
+    """A warning where changes of the rules would come before a node can leave; the deployment is
+    refused then (scripts/deploy.py). None where a span can't be known."""
+    if delay is None or unbonding is None or delay > unbonding:
+        return []
+    return [
+        f"Warning: changes of the rules would then wait {spell(delay)}, and stakes unbond in "
+        f"{spell(unbonding)}: those who dislike a change could not withdraw before it."
+    ]
 
 
 def _delay_class(call: _Call) -> Words:

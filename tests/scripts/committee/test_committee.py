@@ -101,6 +101,17 @@ def test_a_penalty_is_changed_in_words(committee: Committee, network: Network) -
     assert committee.proposed("ada", "penalty INVALID --share 25% --suspension 14d") != op_id
 
 
+def test_a_member_is_warned_of_delays_that_outrun_an_exit__before_it_signs_and_approves(
+    committee: Committee,
+) -> None:
+    told = committee.sign("ada", "propose delays --governance 14d")
+    warning = "  Warning: changes of the rules would then wait 14 days, and stakes unbond in"
+    assert warning in told.partition("ada signs:")[0]
+    (op_id,) = re.findall(r"Operation (0x[0-9a-f]{64})$", told, re.M)
+    assert warning in committee.sign("bo", f"approve {op_id}").partition("bo signs:")[0]
+    assert "Warning" not in committee.sign("ada", "propose delays --governance 22d")
+
+
 def test_three_votes_cancel_for_good(committee: Committee, network: Network) -> None:
     committee.by_ape = True
     op_id = committee.proposed("ada", f"pool {CUDA}")

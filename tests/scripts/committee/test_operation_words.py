@@ -111,6 +111,27 @@ def test_members_and_delays(network: Network, people: People) -> None:
     assert found[1] == "  delay of NodeRegistry.set_penalty: governance -> routine"
 
 
+def test_a_change_that_would_outrun_an_exit_is_warned_of(network: Network) -> None:
+    """Where a delay is at most the unbonding period, whichever of the two is to change."""
+
+    def warned(contract: str, function: str, *args: Any) -> list[str]:
+        found = _said(network, contract, function, *args)
+        return [line for line in found if line.startswith("  Warning: ")]
+
+    routine, governance = network.chain.call(network.coordinator, "delays")
+    parameters = network.chain.call(network.registry, "parameters")
+    leaving = parameters.unbonding_period
+    assert routine < leaving < governance
+    (shorter,) = warned("Coordinator", "set_delays", routine, leaving)
+    assert f"then wait {spell(leaving)}, and stakes unbond in {spell(leaving)}:" in shorter
+    assert "could not withdraw before it" in shorter
+    assert warned("Coordinator", "set_delays", routine, leaving + 1) == []
+    longer = parameters._replace(unbonding_period=governance)
+    assert len(warned("NodeRegistry", "set_parameters", longer)) == 1
+    longer = parameters._replace(unbonding_period=governance - 1)
+    assert warned("NodeRegistry", "set_parameters", longer) == []
+
+
 def test_rights(network: Network, people: People) -> None:
     vic = people.nodes["vic"]
     found = _said(network, "NodeRegistry", "approve_role", vic.node_id, Role.VERIFIER, False)
