@@ -86,6 +86,7 @@ class Network:
         self._keys = EventLog(self._registry_events(_OPERATOR_EVENTS, deployment.block))
         block = deployment.block
         self._retained = EventLog(EventCursor(chain, self.pool, _RETENTIONS, block))
+        self._holding = EventLog(EventCursor(chain, self.pool, ("PayHeld",), block))
         self._reported = EventLog(EventCursor(chain, self.reports, ("ViolationReported",), block))
         self._challenged = EventLog(EventCursor(chain, self.results, ("Challenged",), block))
         self._adopted = EventLog(EventCursor(chain, self.scores, ("JobAdopted",), block))
@@ -329,6 +330,13 @@ class Network:
                 else:
                     del found[place]
         return found
+
+    def held(self) -> dict[int, int]:
+        """What the pool holds of pay that nodes earned while they had a lock, in 1e-18 ZOO, by
+        node; those without any are left out."""
+        nodes = sorted({event.args["node_id"] for event in self._holding.read()})
+        amounts = self.chain.call_many([(self.pool, "held", (node,)) for node in nodes])
+        return {node: amount for node, amount in zip(nodes, amounts, strict=True) if amount}
 
     def operators_at(self, nodes: Collection[int], block: int) -> dict[int, str]:
         """The operator key of each of `nodes` after `block`. A key that is changed later, or given

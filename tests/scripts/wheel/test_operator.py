@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ import pytest
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZOO
 from scripts._net.processes import Supervisor
+from scripts._shared.operator import zoo
 from tests.scripts.wheel.conftest import Installed
 from tests.stage.chain.finished_job import JOB, SPEC, FinishedJob, make_job
+from tests.stage.chain.people import TERMS, People, share
 from tests.stage.terminal import until
 
 
@@ -213,6 +216,59 @@ def test_a_changed_keystore_is_not_used(
     named = ("--account", str(file), "--owner", chain.network.node(node).owner)
     said = installed.menagerie("node", "consent", *net, *named, fails=True)
     assert "Someone has changed the file" in said
+
+
+def test_pay_that_was_held_is_released(
+    installed: Installed, chain: FinishedJob, net: list[str], node: int
+) -> None:
+    """Ann works in two jobs at once and is accused in one: the other one's pay is held. It stays so
+    when the committee delists what accused her, until somebody asks for it."""
+    network, owner = chain.network, chain.network.node(node).owner
+    one, other = (_job(chain) for _ in range(2))
+    ann, bob = (one.nodes[name] for name in ("ann", "bob"))
+    one.chain._nonces.clear()  # the command `faucet` has sent with the same key
+    one.chain.send(ann.owner, one.registry, "set_payout", ann.node_id, owner)
+    claim = ("claim", *net, "--account")
+    installed.menagerie(*claim, "my-owner", "--yes")
+    one.train(ann, bob)
+    arrays = one.offer({ann: 1, bob: 1})
+    other.convict(ann, bob)
+    one.confirm(arrays)
+    held = network.held()[ann.node_id]
+    assert held == network.chain.call(network.pool, "held", ann.node_id) == share(1, 2)
+    amount, before = zoo(held), _own(chain, owner)
+    said = installed.menagerie(*claim, "my-owner", "--yes")
+    assert f"{amount} that are held for node {ann.node_id} are credited when the report" in said
+    assert re.search(r"deadline is \d{4}-\d\d-\d\d \d\d:\d\d UTC \(in ", said)
+    assert "Nothing is credited" in said
+    said = installed.menagerie(*claim, "my-operator", "--yes")
+    assert "Nothing is credited" in said and "held" not in said, "it is not paid for her"
+
+    one.decide((one.registry, "set_slasher", (one.reports.address, False)), governance=True)
+    one.chain.send(ann.owner, one.registry, "set_active", ann.node_id, True)
+    said = installed.menagerie(*claim, "my-owner", answers="y\n")
+    assert f"release {amount} that are held for node {ann.node_id}" in said
+    assert "take out what is released" in said
+    assert _own(chain, owner) == before + held
+    assert network.held() == {}
+    assert "Nothing is credited" in installed.menagerie(*claim, "my-owner", "--yes")
+
+
+def _own(chain: FinishedJob, owner: str) -> int:
+    """What the wallet that Ann is paid to has, with what job 1 retains of her, which a claim may
+    release by then."""
+    kept = chain.people.pool, "retained", JOB, chain.people.nodes["ann"].node_id
+    network = chain.network
+    return network.chain.call(network.token, "balanceOf", owner) + network.chain.call(*kept)
+
+
+def _job(chain: FinishedJob) -> People:
+    """The chain's people at a job of their own, with pay for one round."""
+    people = chain.people
+    funds = TERMS.reward_per_round
+    people.give(people.sponsor, funds)
+    job = people.create_job(people.sponsor, TERMS.encode(chain.published), funds)
+    return replace(people, job=job, round=0)
 
 
 def _asked(network: Network, node: int) -> bool:
