@@ -152,8 +152,9 @@ def attacks(**given: Any) -> None:
     """Play every known attack on the compiled contracts and say what it brings.
 
     Capital is what the attacker must own, profit what it has afterwards beyond what the same nodes
-    would have without the attack. The contracts run in this process: no network is touched, and
-    with --rpc one is only read. Takes a minute or two; --full about ten times as long.
+    would have without the attack. The contracts run on this machine, in up to four processes: no
+    network is touched, and with --rpc one is only read. Takes a checkout, and a minute or two;
+    --full takes longer.
     """
     from scripts._attacks.command import run
 

@@ -2,7 +2,7 @@
 """Determinism classes that a job lists, and who may work on it then.
 
 Rule: a job without a list takes every class. In a job with one, work whose proof of computation
-states a class outside of it is no valid work, whatever its numbers are; an agent that computes in
+states a class outside of it is no valid work, whatever its numbers are; a trainer that computes in
 none of the listed classes leaves the job. So a false class can't buy the tolerances of the spec:
 who states a listed one is compared to the bit by the verifiers of that class.
 """

@@ -2,7 +2,7 @@
 """One typed settings object per agent.
 
 Rule: a setting comes from the command line, else from `MENAGERIE_<NAME>` in the environment
-(`MENAGERIE_TRAINER__THREADS` inside a section), else from the file (TOML or YAML), else from the
+(`MENAGERIE_TRAINER__COMPILE` inside a section), else from the file (TOML or YAML), else from the
 default here. A name that is not here is an error that lists those that are. A section may be given
 under a name that it had before (`agents.runtime.roles`); given under both, the new name counts. No
 secret is a setting: keys are in keystores, and `passphrase_env` names the variable that holds a

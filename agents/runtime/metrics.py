@@ -39,7 +39,7 @@ class Metrics:
         self.round = gauge("round", "Current round of the job", "job")
         self.phase = gauge("phase", "Current phase of the round (the contract's number)", "job")
         self.job_pay = gauge("job_pay_zoo_per_hour", "Expected pay for an hour of work", "job")
-        self.loss = gauge("loss", "Last training or validation loss")
+        self.loss = gauge("loss", "Last training loss")
         self.model_numbers = gauge(
             "model_numbers", "Numbers of the largest model, or stage of one, that was held"
         )

@@ -5,7 +5,7 @@ The peers of the paper's Figure 2 and more. Four plain nodes and one that trains
 one that rests for three rounds and goes on from its deviating model; one that publishes another's
 payload, perturbed; one that is registered by another's owner and publishes its payload; one that
 sends a hundred times its update; one that sends noise; one that is mostly late. Three validators
-measure a few of them each round, with randomness of their own.
+measure a few of them each round: the same ones, which the round's audit seed draws.
 
 The codec is DeMo's and so is the merge, of signs; the inner step is the mean gradient over few and
 small batches, so that more data shows in the update's direction, which is all that is measured.

@@ -30,6 +30,8 @@ COMMANDS = (
     "wallet",
     "web",
 )
+EXTRAS = ("web",)
+"""Commands whose dependencies are an extra of the same name."""
 _PACKAGE = __name__.removesuffix("._wheel.command")
 _FOLDER = Path(__file__).resolve().parents[1]
 
@@ -46,9 +48,10 @@ class Commands(click.Group):
         try:
             found = importlib.import_module(f"{_PACKAGE}.{cmd_name}").cli
         except ModuleNotFoundError as error:
+            how = f" Install the extra that has it: pip install 'menagerie[{cmd_name}]'."
             raise click.ClickException(
-                f"`{cmd_name}` needs {error.name}, which is not installed. Install the extra that "
-                f"has it: pip install 'menagerie[{cmd_name}]'."
+                f"`{cmd_name}` needs {error.name}, which is not installed."
+                + how * (cmd_name in EXTRAS)
             ) from None
         assert isinstance(found, click.Command)
         return found

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 import zipfile
 from pathlib import Path
 
+import click
 import pytest
 
-from scripts._wheel.command import COMMANDS
+from scripts._net.compiled import ROOT
+from scripts._wheel.command import COMMANDS, EXTRAS, Commands, cli
 from scripts._wheel.relocate import RelocationError, relocated
 from tests.scripts.wheel.conftest import Installed
 
@@ -79,6 +82,24 @@ def test_each_command_is_there_and_says_what_it_does(installed: Installed) -> No
         assert "Usage: menagerie" in helped and "ape run" not in helped
     assert "0.1.0" in installed.menagerie("--version")
     assert "No such command" in installed.menagerie("deploy", fails=True)
+
+
+@pytest.mark.parametrize(("name", "extra"), [("web", True), ("job", False)])
+def test_what_is_not_installed_is_named__an_extra_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, name: str, extra: bool
+) -> None:
+    def missing(module: str) -> None:
+        raise ModuleNotFoundError(f"No module named 'nowhere', of {module}", name="nowhere")
+
+    monkeypatch.setattr("scripts._wheel.command.importlib.import_module", missing)
+    with pytest.raises(click.ClickException, match=f"`{name}` needs nowhere") as refused:
+        Commands().get_command(click.Context(cli), name)
+    assert ("pip install" in refused.value.message) == extra
+
+
+def test_each_extra_that_is_named_is_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(EXTRAS) <= set(COMMANDS) & set(project["optional-dependencies"])
 
 
 @pytest.mark.parametrize(
