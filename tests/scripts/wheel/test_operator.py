@@ -224,9 +224,9 @@ def test_pay_that_was_held_is_released(
     """Ann works in two jobs at once and is accused in one: the other one's pay is held. It stays so
     when the committee delists what accused her, until somebody asks for it."""
     network, owner = chain.network, chain.network.node(node).owner
+    chain.people.chain._nonces.clear()  # the command `faucet` has sent with the same key
     one, other = (_job(chain) for _ in range(2))
     ann, bob = (one.nodes[name] for name in ("ann", "bob"))
-    one.chain._nonces.clear()  # the command `faucet` has sent with the same key
     one.chain.send(ann.owner, one.registry, "set_payout", ann.node_id, owner)
     claim = ("claim", *net, "--account")
     installed.menagerie(*claim, "my-owner", "--yes")
