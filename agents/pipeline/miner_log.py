@@ -25,7 +25,7 @@ digest || 0)).
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -33,7 +33,7 @@ from functools import cached_property
 from eth_utils import keccak
 
 from agents.pipeline.lots import word
-from agents.storage.merkle import merkle_proofs, merkle_root, verify_proof
+from agents.storage.merkle import merkle_root
 from agents.training.state import PayloadError
 
 MAX_EVENTS = 1 << 20
@@ -138,16 +138,8 @@ class MinerLog:
         """The Merkle root that the miner commits to."""
         if not self.events:
             return keccak(keccak(b"\0" + keccak(self.origin.to_bytes()) + _uint64(0)))
-        return merkle_root(self._leaves)
-
-    def proofs(self, places: Sequence[int]) -> list[list[bytes]]:
-        """Inclusion proofs of the events at `places`; ValueError for a place outside the log."""
-        return merkle_proofs(self._leaves, places)
-
-    @cached_property
-    def _leaves(self) -> list[bytes]:
         count = len(self.events)
-        return [leaf(self.origin, count, i, event) for i, event in enumerate(self.events)]
+        return merkle_root([leaf(self.origin, count, i, e) for i, e in enumerate(self.events)])
 
     def to_bytes(self) -> bytes:
         """The only spelling of this log: header, number of events, events."""
@@ -233,13 +225,6 @@ def leaf(origin: Origin, count: int, place: int, event: Event) -> bytes:
     """The 32-byte leaf of the event at `place` of a log of `count` events."""
     body = keccak(origin.to_bytes()) + _uint64(count) + _uint64(place) + event.to_bytes()
     return keccak(keccak(b"\0" + body))
-
-
-def includes(
-    root: bytes, origin: Origin, count: int, place: int, event: Event, proof: Sequence[bytes]
-) -> bool:
-    """Whether `event` is at `place` of the log of `count` events that `root` commits to."""
-    return verify_proof(root, count, place, leaf(origin, count, place, event), proof)
 
 
 def max_log_bytes(events: int) -> int:

@@ -48,7 +48,3 @@ class Quorum:
     def reached(self, batches: Mapping[int, int]) -> bool:
         """Whether the stage is merged. `batches`: by miner of the stage, 0 for one without any."""
         return len(self.contributors(batches)) >= self.needed(len(batches))
-
-    def effective_batch(self, batches: Mapping[int, int]) -> int:
-        """B_eff: the sum of the contributors' batches, which a weighted mean divides by."""
-        return sum(self.contributors(batches).values())

@@ -31,7 +31,7 @@ from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import Passage
 from agents.pipeline.inbox import Entry, Inbox
 from agents.pipeline.letters import sign_passage
-from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin, includes
+from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin
 from agents.pipeline.passes import counted
 from agents.pipeline.routes import route
 from agents.pipeline.shards import Settlement, Statement, flat, merge_shards, settle
@@ -966,12 +966,3 @@ def test_log_rewritten_in_a_round__whoever_reads_it_sees_that_it_is_not_the_comm
     assert b"not the root that was committed to" in finding.evidence
     share = POT / len(mined.works)
     assert won("log rewritten in a round", share * COST / PAY - share - SLASH) < -SLASH
-
-
-def test_one_event_rewritten_after_the_draw__its_proof_does_not_hold() -> None:
-    log = miners_log(())
-    (proof,) = log.proofs([4])
-    event, count = log.events[4], len(log.events)
-    assert includes(log.root(), log.origin, count, 4, event, proof)
-    other = replace(event, digest_out=bytes(32))
-    assert not includes(log.root(), log.origin, count, 4, other, proof)

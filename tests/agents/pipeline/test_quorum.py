@@ -15,7 +15,6 @@ TERMS = Quorum(least=4, share=Fraction(1, 2))
 def test_exactly_those_with_the_least_batches_contribute() -> None:
     batches = {9: 4, 2: 7, 5: 3, 1: 0}
     assert list(TERMS.contributors(batches).items()) == [(2, 7), (9, 4)]
-    assert TERMS.effective_batch(batches) == 11
 
 
 @pytest.mark.parametrize(
