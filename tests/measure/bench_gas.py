@@ -11,7 +11,7 @@ slots that all share, and the last, which also ends the phase, are not part of i
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,14 @@ COMMIT_GOAL, REVEAL_GOAL, CREDIT_GOAL, CLAIM_GOAL = 60_000, 75_000, 10_000, 60_0
 _CRYNUX, _SWARM, _PRIME = "Crynux", "rl-swarm", "PrimeIntellect"
 
 
-def settings() -> LocalnetSettings:
+Secret = Callable[[int, int, Seat], list[bytes]]
+"""What a node's commitment binds in a round of a job: input root, content, trace root and salt."""
+
+
+def settings(trainers: int = TRAINERS) -> LocalnetSettings:
     """A network that mines at once."""
     return LocalnetSettings(
-        trainers=TRAINERS,
+        trainers=trainers,
         block_time=None,  # type: ignore[arg-type]
         routine_delay=0,
         governance_delay=0,
@@ -135,12 +139,18 @@ class Bench:
     # -- a round -----------------------------------------------------------------------------------
 
     def round(
-        self, job_id: int, paid: int | None = None, silent: Sequence[int] = ()
+        self,
+        job_id: int,
+        paid: int | None = None,
+        silent: Sequence[int] = (),
+        secret: Secret | None = None,
     ) -> dict[str, list[int]]:
         """Run a round to its end; returns the gas of each step.
 
         `paid`: how many nodes the result names (default: all). `silent`: nodes that don't reveal.
+        `secret`: what nodes commit to (default: random words).
         """
+        secret = secret or _secret
         rounds = self.contract("TrainingRounds").functions
         results = self.contract("TrainingResults").functions
         gas: dict[str, list[int]] = {}
@@ -156,9 +166,9 @@ class Bench:
             for seat in self.trainers
             if rounds.is_expected(job_id, number, seat.node_id).call()
         ]
-        gas["commit"] = [self._commit(job_id, number, seat) for seat in seats]
+        gas["commit"] = [self._commit(job_id, number, seat, secret) for seat in seats]
         speaking = [seat for seat in seats if seat.node_id not in silent]
-        gas["reveal"] = [self._reveal(job_id, number, seat) for seat in speaking]
+        gas["reveal"] = [self._reveal(job_id, number, seat, secret) for seat in speaking]
         if silent:
             self.mine(_TERMS.reveal_s + 1)
             gas["slash_unrevealed"] = [
@@ -194,10 +204,10 @@ class Bench:
         ]
         return gas
 
-    def _commit(self, job_id: int, number: int, seat: Seat) -> int:
+    def _commit(self, job_id: int, number: int, seat: Seat, secret: Secret) -> int:
         rounds = self.contract("TrainingRounds").functions
         digest = rounds.commitment_digest(
-            job_id, number, seat.node_id, seat.operator.address, *_secret(job_id, number, seat)
+            job_id, number, seat.node_id, seat.operator.address, *secret(job_id, number, seat)
         ).call()
         # As a trainer's agent commits: on the chain that its work was made on.
         block = self.net.w3.eth.get_block("latest")
@@ -205,10 +215,10 @@ class Bench:
         place = commit_place(job_id, number, seat.node_id, seen)
         return self.send(seat.operator, rounds.commit_on(place, digest))
 
-    def _reveal(self, job_id: int, number: int, seat: Seat) -> int:
+    def _reveal(self, job_id: int, number: int, seat: Seat, secret: Secret) -> int:
         rounds = self.contract("TrainingRounds").functions
-        secret = _secret(job_id, number, seat)
-        call = rounds.reveal(job_id, number, seat.node_id, *secret, _word(f"proof {secret}"))
+        parts = secret(job_id, number, seat)
+        call = rounds.reveal(job_id, number, seat.node_id, *parts, _word(f"proof {parts}"))
         return self.send(seat.operator, call)
 
     def claim(self, seat: Seat) -> int:
@@ -230,9 +240,9 @@ class Bench:
         return self.send(owner, call)
 
 
-def build(supervisor: Supervisor, directory: Path) -> Bench:
+def build(supervisor: Supervisor, directory: Path, trainers: int = TRAINERS) -> Bench:
     """The network, its trainers benchmarked."""
-    net = build_localnet(supervisor, directory, settings())
+    net = build_localnet(supervisor, directory, settings(trainers))
     bench = Bench(net, net.batch())
     bench.benchmark_all()
     return bench
@@ -265,7 +275,7 @@ def bench(bench: Bench) -> list[Row]:
         return -(-(more - fewer) // half)
 
     credit = per_node(full["finalize"][0], few["finalize"][0])
-    commit, reveal = _typical(full["commit"]), _typical(full["reveal"])
+    commit, reveal = typical(full["commit"]), typical(full["reveal"])
     opened, proposed = full["open_round"][0], full["propose_result"][0]
     rows = [
         gas_row("commit", commit, COMMIT_GOAL, f"{_CRYNUX}: 115,650"),
@@ -289,7 +299,7 @@ def bench(bench: Bench) -> list[Row]:
         gas_row("open_round, each further trainer", per_node(opened, less["open_round"][0])),
         gas_row(f"propose_result, {TRAINERS} nodes", proposed),
         gas_row("propose_result, each further node", per_node(proposed, few["propose_result"][0])),
-        gas_row("attest", _typical(full["attest"])),
+        gas_row("attest", typical(full["attest"])),
         gas_row(f"finalize, {TRAINERS} nodes paid, 3 verifiers", full["finalize"][0]),
         gas_row(
             "slash_unrevealed", slashed["slash_unrevealed"][-1], None, f"{_PRIME}: 93,255 (slash)"
@@ -323,7 +333,8 @@ def slot_rows(traces: dict[str, list[Touched]]) -> list[Row]:
     return rows
 
 
-def _typical(series: Sequence[int]) -> int:
+def typical(series: Sequence[int]) -> int:
+    """The median of a series, without its first and last."""
     return int(statistics.median(series[1:-1]))
 
 
