@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from agents.storage.canonical import dumps
-from scripts._report.page.report import render
+from scripts._report.page.report import render, write_report
 from scripts._report.stages import StageLine, stages_of
 from scripts._report.story import RoundStory
 from tests.stage.memory.demo_run import HOSTILE, NAMES, a_run
@@ -70,3 +73,27 @@ def test_the_page_shows_them() -> None:
     assert "0 of 3, too few: the stage keeps its weights" in said
     assert HOSTILE.replace("\u202e", "\ufffd").replace("\x07", "\u2407") in said
     assert not Page(render(a_run())).find("section", id="stages")
+
+
+@pytest.mark.parametrize("place", ["report/figures", "figures"])
+def test_the_page_links_the_primers_figures_where_they_lie_beside_it(
+    tmp_path: Path, place: str
+) -> None:
+    """Control: where there are none it says what makes them."""
+    report, run = tmp_path / "report", replace(a_run(), stages=[StageLine(1, 1, {2: 8})])
+
+    def linked() -> list[str]:
+        page = Page(write_report(report, run).read_text(encoding="utf-8"))
+        assert page.faults == []
+        assert ("ape run figures pipeline" in page.text("section", id="stages")) == (not found())
+        links = [one.attributes["href"] for one in page.find("a") if "href" in one.attributes]
+        return [link for link in links if "figures/" in link]
+
+    def found() -> bool:
+        return (tmp_path / place / "index.html").is_file()
+
+    assert linked() == []
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / "index.html").write_text("drawn", encoding="utf-8")
+    (link,) = linked()
+    assert (report / link).read_text(encoding="utf-8") == "drawn"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from scripts._report.page.report import PAGE, render
+from scripts._report.page.report import write_page
 from scripts._report.run import Run
 
 
@@ -15,9 +15,7 @@ from scripts._report.run import Run
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def main(file: Path) -> None:
     """Write index.html into the folder of FILE, a run.json."""
-    page = file.parent / PAGE
-    page.write_text(render(Run.read(file)), encoding="utf-8")
-    click.echo(page)
+    click.echo(write_page(file.parent, Run.read(file)))
 
 
 if __name__ == "__main__":

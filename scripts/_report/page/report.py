@@ -18,10 +18,12 @@ from scripts._report.page.verify import verify
 from scripts._report.run import Run
 
 PAGE = "index.html"
+# Where `ape run figures` leaves its page, from that of a run: in the same folder, or beside it.
+_DRAWN = ("figures/index.html", "../figures/index.html")
 
 
-def render(run: Run) -> str:
-    """The page as HTML."""
+def render(run: Run, drawn: str = "") -> str:
+    """The page as HTML. `drawn`: as `stages`."""
     story = run.story
     learnt = ["<div class='charts'>", loss(story), "</div>", *samples(run.samples)]
     return document(
@@ -30,7 +32,7 @@ def render(run: Run) -> str:
         [
             ("cheats", "Who cheated, and what came of it", cheats(run)),
             ("lanes", "Who did what in each round", lanes(story)),
-            ("stages", "Who held which stage", stages(run)),
+            ("stages", "Who held which stage", stages(run, drawn)),
             ("money", "Where the money went", money(run)),
             ("model", "What the model learnt", learnt),
             ("verify", "Verify it yourself", verify(run)),
@@ -50,6 +52,12 @@ def write_report(directory: Path, run: Run, checkpoint: bytes | None = None) -> 
     if checkpoint is not None:
         (directory / "checkpoint.safetensors").write_bytes(checkpoint)
     run.write(directory)
+    return write_page(directory, run)
+
+
+def write_page(directory: Path, run: Run) -> Path:
+    """Write the page alone, beside its data; returns its path."""
+    drawn = next((place for place in _DRAWN if (directory / place).is_file()), "")
     page = directory / PAGE
-    page.write_text(render(run), encoding="utf-8")
+    page.write_text(render(run, drawn), encoding="utf-8")
     return page

@@ -15,13 +15,22 @@ _WORDS = (
 )
 
 
-def stages(run: Run) -> list[str]:
-    """A line for each stage of each round; nothing of a run that is no pipeline."""
+def stages(run: Run, drawn: str = "") -> list[str]:
+    """A line for each stage of each round; nothing of a run that is no pipeline. `drawn`: where the
+    primer's figures lie, from the page; empty where nobody drew them beside it."""
     if not run.stages:
         return []
     head = ["round, stage", "miners, and passes that count", "shards delivered", "owners agree"]
     rows = [_row(line, run.story) for line in run.stages]
-    return [_WORDS, table([*head, "misstated"], rows, "Stages", numbers=False)]
+    return [_WORDS, table([*head, "misstated"], rows, "Stages", numbers=False), _primer(drawn)]
+
+
+def _primer(drawn: str) -> str:
+    """Where the figures of the primer are, which are of no run."""
+    made = "the figures of the primer that this mode is built on, drawn by the same rules"
+    if drawn:
+        return f"<p>Not of this run: <a href='{text(drawn)}'>{made}</a>.</p>"
+    return f"<p>Not of this run: <code>ape run figures pipeline</code> makes {made}.</p>"
 
 
 def _row(line: StageLine, story: Story) -> list[str]:
