@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from agents.mechanisms import codec as codecs
 from agents.protocol.numbers import Violation
 from agents.storage.embedded import EmbeddedStore
-from agents.training.state import model_hash
+from agents.training.state import Shapes, State, model_hash
 from agents.verify.spot_checks import reexecute
 from scripts._figures.text import schedule
 from tests.measure.bench_inner_large import Parts
@@ -24,7 +25,7 @@ from tests.measure.bench_quality import (
     quarter_row,
     tuned_rows,
 )
-from tests.measure.quality import job, poison, sizes
+from tests.measure.quality import job, poison, sizes, variants
 from tests.measure.quality.curves import of_one_machine, points, write
 from tests.measure.quality.grid import RATE, Grid, Point, Result, is_behind
 from tests.measure.quality.job import SPEC, JobRun, spec_of
@@ -33,7 +34,7 @@ from tests.measure.quality.record import BEGIN, JSON, PAGE, Key, Records, settin
 from tests.measure.quality.sections import sections
 from tests.measure.quality.sizes import law
 from tests.measure.quality.task import CORPUS_SHA256, Task
-from tests.measure.quality.trainer import Method, Run, ScheduleFree
+from tests.measure.quality.trainer import PEERS, Method, Run, ScheduleFree, Trainer
 from tests.measure.rows import END
 from tests.stage.memory.honest_round import DEVICE
 from tests.stage.memory.tiny_specs import tiny_model
@@ -184,6 +185,102 @@ def test_a_schedule_free_step_starts_between_the_mean_and_the_last() -> None:
     assert free.step({"a": torch.tensor([-1.0])}, 2.0)["a"].item() == 2.0  # z = x = 2
     assert free.step({"a": torch.tensor([-1.0])}, 2.0)["a"].item() == 3.25  # z = 4, x = 3
     assert free.mean["a"].item() == 3.0
+
+
+def test_variants_change_one_thing_of_the_study_and_share_its_run() -> None:
+    plain = METHODS["sparse-muon"]
+    runs = []
+    for section, methods in variants.SECTIONS.items():
+        first, *others = methods.values()
+        assert first == plain and plain not in others, section
+        assert len({str(setting_of(method)) for method in methods.values()}) == len(methods)
+        runs.append(variants.opened(section).of(next(iter(methods)), variants.STEPS))
+    for seed in set.union(*map(set, runs)):
+        found = [run[seed]["val"] for run in runs if seed in run]
+        assert all(val == found[0] for val in found)  # of one run on one machine
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_momentum_that_follows_points_where_the_last_merge_went(keep: bool) -> None:
+    task = Task(0)
+    trainer = Trainer(task, replace(METHODS["sparse-muon"], keep=keep, follows=True), 10)
+    net, (muon, *_) = task.net, trainer.optimizers
+    gradient = torch.randn(net.grads.shape, generator=torch.Generator().manual_seed(0))
+    net.load(task.genesis)
+    net.grads.copy_(gradient)
+    if keep:
+        muon.step()
+    own = {name: buffer.clone() for name, buffer in muon.buffers().items()}
+    net.grads.copy_(gradient)
+    merged = {name: 3e-4 * torch.randn(shape) for name, shape in task.shapes.items()}
+    trainer._follow(muon, task.genesis, merged)
+    assert torch.equal(net.grads, gradient)
+    assert all(torch.equal(net.split(net.values)[name], task.genesis[name]) for name in merged)
+    hidden = [merged[name] for name in net.hidden]
+    for name, buffer in muon.buffers().items():
+        if not name.startswith("momentum."):
+            assert torch.equal(buffer, own[name])
+            continue
+        led = 2 * buffer - own[name] if keep else buffer
+        for matrix, mine in zip(led, own[name], strict=True):
+            turns = [
+                m if m.shape == matrix.shape else m.T for m in hidden if m.numel() == matrix.numel()
+            ]
+            best = max(
+                float(torch.cosine_similarity(matrix.flatten(), m.flatten(), 0)) for m in turns
+            )
+            assert best == pytest.approx(1, abs=1e-3)
+            if keep:
+                assert float(matrix.norm()) == pytest.approx(float(mine.norm()), rel=1e-3)
+    if not keep:
+        clipped = gradient / gradient.norm()
+        total = sum(float(net.split(clipped)[name].square().sum()) for name in net.hidden)
+        found = sum(float(b.square().sum()) for n, b in muon.buffers().items() if "momentum" in n)
+        assert found == pytest.approx(total, rel=1e-3)
+
+
+class Heard:
+    """A codec that says nothing and notes the memory that it is given."""
+
+    def __init__(self) -> None:
+        self.given: list[bool] = []
+
+    def encode(self, update: State, memory: State | None, seed: bytes) -> bytes:
+        self.given.append(memory is not None)
+        return b""
+
+    def decode(self, data: bytes, shapes: Shapes, seed: bytes) -> State:
+        return {name: torch.zeros(shape) for name, shape in shapes.items()}
+
+    def remember(self, update: State, memory: State | None, decoded: State) -> State:
+        return update
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_peer_is_away_every_fourth_round_and_its_memory_waits_or_is_lost(
+    forgets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codec, trained = Heard(), []
+    monkeypatch.setattr(codecs, "get", lambda name: lambda: codec)
+
+    def update(self: Trainer, state: State, peer: int, first: int, last: int) -> State:
+        trained.append((peer, first))
+        return state
+
+    monkeypatch.setattr(Trainer, "_update", update)
+    monkeypatch.setattr(Trainer, "_exchanged", lambda *of: None)
+    rounds = 8
+    Trainer(Task(0), Method("local", every=1, absent_every=4, forgets=forgets), rounds).go()
+    away = {(p, r) for p in range(PEERS) for r in range(rounds)} - set(trained)
+    assert away == {(p, r) for p in range(PEERS) for r in range(rounds) if (p + r) % 4 == 0}
+    back = {(p, r + 1) for p, r in away}
+    for (peer, number), had in zip(trained, codec.given, strict=True):
+        empty = (
+            number == 0
+            or (number == 1 and (peer, 0) in away)
+            or (forgets and (peer, number) in back)
+        )
+        assert had is not empty
 
 
 def test_muon_is_within_its_goal_from_the_tokens_on_at_which_the_ratio_meets_it() -> None:

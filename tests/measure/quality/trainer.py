@@ -57,6 +57,9 @@ class Method:
         poison: what they send, by the names of the demo's poisoner; or `nothing`.
         absent_every: each peer misses one round in so many, in turn; 0 for never.
         forgets: whether a peer that was absent comes back with an empty memory.
+        clip: bound on the norm of a batch's gradient, inside.
+        follows: whether Muon's momentum starts a round from the last merged update: from it alone
+            if not `keep`, else half from it (see `Trainer._follow`).
     """
 
     kind: Literal["central", "diloco", "local", "gradient"]
@@ -75,6 +78,8 @@ class Method:
     poison: str = "sign_flip"
     absent_every: int = 0
     forgets: bool = False
+    clip: float = 1.0
+    follows: bool = False
 
 
 class ScheduleFree:
@@ -121,6 +126,7 @@ class Trainer:
         self.task, self.method, self.steps, self.say = task, method, steps, say
         self.net = task.net
         self.optimizers = [self._optimizer() for _ in range(PEERS)]
+        self.merged: State | None = None  # by the last exchange
         self.run = Run()
 
     def go(self) -> Run:
@@ -134,7 +140,7 @@ class Trainer:
         return self.run
 
     def _optimizer(self) -> Any:
-        hyper = Hyperparameters(self.method.lr, (0.9, 0.95), 1e-8, 0.1, 1.0, "fp32")
+        hyper = Hyperparameters(self.method.lr, (0.9, 0.95), 1e-8, 0.1, self.method.clip, "fp32")
         return chosen(*self.method.inner).start(self.net, hyper, self.method.every)
 
     def _gradient(self, batch: Tensor) -> None:
@@ -198,6 +204,7 @@ class Trainer:
                 sizes.append(len(data))
                 self.run.codec_s += time.process_time() - began
             merged = merge(payloads)
+            self.merged = dict(merged)
             if method.kind == "diloco":
                 for name, tensor in momentum.items():
                     tensor.mul_(NESTEROV).add_(merged[name])
@@ -229,6 +236,47 @@ class Trainer:
             self.optimizers[peer] = self._optimizer()
         for step in range(first, last):
             self._gradient(self.task.batch(step, peer))
+            if step == first and self.method.follows and self.merged is not None:
+                self._follow(self.optimizers[peer], state, self.merged)
             self._step(self.optimizers[peer], step)
         final = self._read(self.net.values)
         return {name: state[name] - final[name] for name in final}
+
+    def _follow(self, optimizer: Any, state: State, merged: State) -> None:
+        """Put the last merged update into Muon's momentum, between a round's first gradient and its
+        first step.
+
+        Each matrix of it is brought to the length of that gradient's. Where the peer keeps its own
+        momentum, it is brought to that one's length, and the mean of both is taken. AdamW's moments
+        of the other tensors are left as they are.
+        """
+        gradient = self.net.grads.clone()
+        own = _momenta(optimizer)
+        model = own if self.method.keep else self._laid_out(self.net.split(gradient))
+        for name, led in self._laid_out(merged).items():
+            led.mul_(_lengths(model[name]) / _lengths(led).clamp(min=1e-30))
+            own[name].copy_((own[name] + led) / 2 if self.method.keep else led)
+        self.net.load(state)
+        self.net.grads.copy_(gradient)
+
+    def _laid_out(self, gradient: State) -> State:
+        """A gradient, clipped, as Muon's momentum lies: what one step from zero makes of it, over
+        the share that a step adds. The network has moved by that step afterwards."""
+        probe = self._optimizer()
+        for name, view in self.net.views(self.net.grads).items():
+            view.copy_(gradient[name])
+        probe.step()
+        return {
+            name: momentum / (1.0 - probe.choice.momentum)
+            for name, momentum in _momenta(probe).items()
+        }
+
+
+def _momenta(optimizer: Any) -> State:
+    buffers: State = optimizer.buffers()
+    return {name: buffer for name, buffer in buffers.items() if name.startswith("momentum.")}
+
+
+def _lengths(matrices: Tensor) -> Tensor:
+    """[k, 1, 1] of [k, m, n]."""
+    return torch.linalg.vector_norm(matrices, dim=(1, 2), keepdim=True)
