@@ -12,8 +12,8 @@ from __future__ import annotations
 import io
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
@@ -42,7 +42,7 @@ from agents.storage.errors import (
     StoreUnavailable,
     TooLarge,
 )
-from agents.storage.ipfs_errors import FAILURES, MALFORMED, Unreadable, translate
+from agents.storage.ipfs_errors import FAILURES, MALFORMED, TooSlow, Unreadable, translate
 from agents.storage.ipfs_transport import Stream, Transport
 from agents.storage.patience import Patience
 from agents.storage.spans import Span, Spans, read_spans
@@ -105,8 +105,9 @@ class IpfsStore:
 
     def version(self) -> str:
         """The daemon's version: shows that it is reachable. Raises StoreUnavailable."""
-        patience = self._patience()
+        return self._version(self._patience())
 
+    def _version(self, patience: Patience) -> str:
         def ask() -> str:
             said = self._client.version(timeout=patience)["Version"]
             if not isinstance(said, str):
@@ -207,7 +208,8 @@ class IpfsStore:
             cid = cid_from_digest(one, RAW)
             return self._call(f"read block {cid}", lambda: self._block(cid, patience), patience)
 
-        return read_spans(digest, spans, max_bytes, fetch)
+        with self._had(cid_from_digest(digest, RAW)):
+            return read_spans(digest, spans, max_bytes, fetch)
 
     def leave(self, box: bytes, cid: str) -> None:
         """A link to the content in a folder of the daemon's own file system (MFS)."""
@@ -311,7 +313,28 @@ class IpfsStore:
             )
         return cid
 
+    @contextmanager
+    def _had(self, what: str) -> Iterator[None]:
+        """A daemon that is too slow with content, and answers else, can't have it: whoever serves
+        the first block of a payload and no other must not look like an outage, which stops all."""
+        try:
+            yield
+        except TooSlow as slow:
+            try:
+                self._version(Patience(_GRACE_S, 1, 0.0))
+            except StoreError:
+                raise slow from None
+            raise NotFound(
+                f"{self.location} answers, and it does not bring all of {what} in "
+                f"{self._seconds:g} s; nobody reachable provides the rest"
+            ) from None
+
     def _fetch(self, cid: str, max_bytes: int, place: Arrival) -> int:
+        """As `_read`. Raises NotFound where only the content can't be had in time."""
+        with self._had(cid):
+            return self._read(cid, max_bytes, place)
+
+    def _read(self, cid: str, max_bytes: int, place: Arrival) -> int:
         """Let content come to `place` that is verified when this returns; returns its size.
 
         A reply may come back short because the daemon lost the rest of its stream (it tells so only

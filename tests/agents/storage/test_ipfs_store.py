@@ -10,6 +10,7 @@ import random
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,7 @@ from agents.storage import (
 )
 from agents.storage.cid import PROFILE, CidBuilder, cid_of_bytes, digest_of
 from agents.storage.ipfs import IpfsStore
+from scripts._net.kubo import KuboHandler, KuboServer
 
 LIMIT = 1 << 30
 SMALL = b"a small artefact"
@@ -330,6 +332,54 @@ def test_a_daemon_that_stalls_is_unavailable(
                 store.get(cid_of_bytes(SMALL), LIMIT)
             took.append(time.monotonic() - started)
         assert min(took) < 5
+
+
+class Searching(KuboHandler):
+    """As Kubo online: what it lacks it searches for as long as it may, in the middle of a reply
+    too. It has the first block of a file, as nobody serves the others."""
+
+    def answer(self, call: str, options: dict[str, str], body: bytes, fault: str) -> None:
+        if call == "cat":
+            had = self.server.files[options["arg"]][: PROFILE.chunk_size]
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            if piece := had[int(options.get("offset", 0)) :]:
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            time.sleep(float(options["timeout"][:-1]))
+            self.wfile.write(b"0\r\n\r\n")
+        elif call == "block/get" and len(self.server.blocks[digest_of(options["arg"]).hex()]) > 999:
+            time.sleep(float(options["timeout"][:-1]))
+            self.send_json({"Message": "context deadline exceeded", "Type": "error"}, status=500)
+        else:
+            super().answer(call, options, body, fault)
+
+
+@pytest.mark.parametrize("how", ["get", "get_digest", "get_spans"])
+def test_content_of_which_the_first_block_alone_is_served_is_missing(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """And no outage: else one node that serves no more would keep all from reading a round."""
+    monkeypatch.setattr("agents.storage.ipfs._GRACE_S", 0.25)
+    server = KuboServer(handler=Searching)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    cid = server.add(
+        LARGE[: 2 * PROFILE.chunk_size],
+        {"chunker": f"size-{PROFILE.chunk_size}", "raw-leaves": "true", "cid-version": "1"},
+    )
+    store = IpfsStore(server.address, timeout_s=0.5, backoff_s=0.005)
+    try:
+        with pytest.raises(NotFound):
+            if how == "get":
+                store.get(cid, LIMIT)
+            elif how == "get_digest":
+                store.get_digest(digest_of(cid), LIMIT)
+            else:
+                store.get_spans(digest_of(cid), [(0, 2 * PROFILE.chunk_size)], LIMIT)
+    finally:
+        store.close()
+        server.shutdown()
+        server.server_close()
 
 
 def test_credentials_are_sent_and_never_shown(kubo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
