@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -39,6 +40,7 @@ from agents.rounds.outcome import Merging, Outcome, finish, merge
 from agents.rounds.plan import Plan, Plans
 from agents.rounds.release import draw, published
 from agents.rounds.report import ReportError, RoundReport
+from agents.rounds.searches import Searches
 from agents.rounds.shares import Recorded, Shares, max_record_bytes, read_record
 from agents.rounds.submissions import Submission, Unseal, fetch, shut
 from agents.storage.content_store import ContentStore
@@ -95,6 +97,7 @@ class RoundReader:
         self._folder = folder
         self._standings = standings
         self._submissions: dict[int, Submission] = {}
+        self._searches = Searches()
         self._decoded_in: tuple[int, int, bytes, bytes] | None = None
         self._in_time: set[tuple[int, int, bytes]] = set()
         self._merged: dict[_Key, Merging] = {}
@@ -218,13 +221,12 @@ class RoundReader:
         if decoded_in != self._decoded_in:
             # The same reveal again says something else: it is read under another seed or task.
             self._submissions, self._decoded_in = {}, decoded_in
-        found = []
         reveals = self.network.reveals(view.job_id, view.round_id, view.round.opened_block)
-        for reveal in reveals.values():
-            kept = self._submissions.get(reveal.node)
-            if kept is None or kept.unavailable or kept.reveal != reveal:
-                kept = self._fetch(view, job, plan, reveal)
-            found.append(kept)
+        kept = {node: self._submissions.get(node) for node in reveals}
+        due = [one for node, one in reveals.items() if self._searches.due(one, kept[node])]
+        read = self._searches.read(due, self._fetching(view, job, plan), together=not job.sealed)
+        fresh = {one.reveal.node: one for one in read}
+        found = [fresh.get(node) or self._submissions[node] for node in reveals]
         self._submissions = {submission.reveal.node: submission for submission in found}
         if view.phase == Phase.AGGREGATE:
             place = (view.job_id, view.round_id)
@@ -233,18 +235,25 @@ class RoundReader:
             }
         return found
 
-    def _fetch(self, view: View, job: JobContext, plan: Plan, reveal: Reveal) -> Submission:
-        before = view.round.prev_model
-        if plan.epoch is not None:
-            stage = plan.epoch.stage_of(reveal.node)
-            state: State = {}
-            if stage is not None:
-                state = stage_of(job, self.models.at(view.job_id, before, stage), stage)
-            return fetch_mined(reveal, job, self.store, plan, state, self._draws(view, job))
-        seed = plan.codec_seed(job.codec, reveal.node)
+    def _fetching(
+        self, view: View, job: JobContext, plan: Plan
+    ) -> Callable[[Reveal], Callable[[], Submission]]:
+        """By reveal, what reads and checks it: without the chain, unless payloads are sealed."""
+        before, drawn = view.round.prev_model, self._draws(view, job)
         enforced = job.verification.input_enforced
-        due = input_root(plan.manifest, reveal.node, before) if enforced else None
-        return fetch(reveal, job, self.store, seed, self._unseal(view), due)
+
+        def of(reveal: Reveal) -> Callable[[], Submission]:
+            if plan.epoch is not None:
+                stage = plan.epoch.stage_of(reveal.node)
+                state: State = {}
+                if stage is not None:
+                    state = stage_of(job, self.models.at(view.job_id, before, stage), stage)
+                return partial(fetch_mined, reveal, job, self.store, plan, state, drawn)
+            seed = plan.codec_seed(job.codec, reveal.node)
+            due = input_root(plan.manifest, reveal.node, before) if enforced else None
+            return partial(fetch, reveal, job, self.store, seed, self._unseal(view), due)
+
+        return of
 
     def _draws(self, view: View, job: JobContext) -> bytes | None:
         """The audit seed where it decides what must be there of an epoch, once it is known."""

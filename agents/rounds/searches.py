@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a round's payloads are looked for, some of which nobody serves.
+
+Rule: what is missing is looked for side by side, since a distant store searches a minute for each.
+What was not there is looked for again after a pause as long as its search took: so a process spends
+at most half of its time on it, and sees at once what comes to a store that answers at once. Else a
+third of a round's nodes that publish nothing would hold every reader up until its time is over, one
+search after the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from agents.protocol.structs import Reveal
+from agents.rounds.submissions import Submission
+
+_WIDTH = 16  # payloads that are read at once
+
+
+class Searches:
+    """The searches of one process. `clock`: seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._again_at: dict[Reveal, float] = {}
+
+    def due(self, reveal: Reveal, kept: Submission | None) -> bool:
+        """Whether to read a reveal now. `kept`: what was found of the node so far."""
+        if kept is None or kept.reveal != reveal:
+            return True
+        return kept.unavailable and self._clock() >= self._again_at.get(reveal, 0.0)
+
+    def read(
+        self,
+        reveals: Sequence[Reveal],
+        fetching: Callable[[Reveal], Callable[[], Submission]],
+        together: bool = True,
+    ) -> list[Submission]:
+        """Read these, in their order. Raises StoreUnavailable when the store itself is down.
+
+        `fetching`: makes, in this thread, what reads one. `together`: it may run in another.
+        """
+
+        def read(fetch: Callable[[], Submission]) -> Submission:
+            began = self._clock()
+            found = fetch()
+            now = self._clock()
+            if found.unavailable:
+                self._again_at[found.reveal] = now + (now - began)
+            else:
+                self._again_at.pop(found.reveal, None)
+            return found
+
+        calls = [fetching(reveal) for reveal in reveals]
+        self._again_at = {r: at for r, at in self._again_at.items() if at >= self._clock() - 3600}
+        if len(calls) < 2 or not together:
+            return [read(call) for call in calls]
+        with ThreadPoolExecutor(_WIDTH, "payloads") as pool:
+            return list(pool.map(read, calls))

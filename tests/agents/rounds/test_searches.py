@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Payloads that nobody serves are looked for side by side, and not at once again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from agents.protocol.structs import Reveal
+from agents.rounds.report import UNAVAILABLE
+from agents.rounds.searches import Searches
+from agents.rounds.submissions import Submission
+from agents.storage.errors import StoreUnavailable
+
+
+def reveal(node: int, content: bytes = bytes(32)) -> Reveal:
+    return Reveal(node, "0x" + "00" * 20, bytes(32), content, bytes(32), bytes(32))
+
+
+def missing(one: Reveal) -> Submission:
+    return Submission(one, None, f"{UNAVAILABLE}nobody has it")
+
+
+def there(one: Reveal) -> Submission:
+    return Submission(one, {}, "")
+
+
+class Clock:
+    """Each search takes `search` seconds; the clock of a test."""
+
+    def __init__(self, search: float) -> None:
+        self.now, self.search = 0.0, search
+
+    def __call__(self) -> float:
+        return self.now
+
+    def fetching(self, of: Callable[[Reveal], Submission]) -> Callable[[Reveal], Callable]:
+        def fetch(one: Reveal) -> Submission:
+            self.now += self.search
+            return of(one)
+
+        return lambda one: lambda: fetch(one)
+
+
+def test_what_is_missing_is_looked_for_side_by_side() -> None:
+    """Each of five searches waits until all have begun: one after the other none would end."""
+    begun = threading.Barrier(5, timeout=30)
+
+    def search(one: Reveal) -> Submission:
+        begun.wait()
+        return missing(one)
+
+    found = Searches().read([reveal(n) for n in range(5)], lambda one: lambda: search(one))
+    assert [one.reveal.node for one in found] == [0, 1, 2, 3, 4]
+    assert all(one.unavailable for one in found)
+
+
+def test_sealed_payloads_are_read_in_this_thread() -> None:
+    """What opens them asks the chain at the block that this thread looks at."""
+    seen = set[int]()
+
+    def look(one: Reveal) -> Submission:
+        seen.add(threading.get_ident())
+        return there(one)
+
+    Searches().read([reveal(n) for n in range(5)], lambda one: lambda: look(one), together=False)
+    assert seen == {threading.get_ident()}
+
+
+def test_what_was_missing_is_looked_for_again_after_as_long_as_its_search_took() -> None:
+    clock = Clock(60.0)
+    searches = Searches(clock)
+    (kept,) = searches.read([reveal(5)], clock.fetching(missing))
+    assert clock.now == 60 and not searches.due(reveal(5), kept)
+    clock.now = 119.9
+    assert not searches.due(reveal(5), kept)
+    clock.now = 120.0
+    assert searches.due(reveal(5), kept)
+    assert searches.due(reveal(5, b"\1" * 32), kept), "it is another reveal"
+    (kept,) = searches.read([reveal(5)], clock.fetching(there))
+    assert not searches.due(reveal(5), kept)
+
+
+def test_a_store_that_answers_at_once_is_asked_at_once_again() -> None:
+    clock = Clock(0.0)
+    searches = Searches(clock)
+    (kept,) = searches.read([reveal(5)], clock.fetching(missing))
+    assert searches.due(reveal(5), kept)
+
+
+def test_what_is_there_or_refused_is_not_read_again() -> None:
+    searches = Searches(Clock(1.0))
+    assert searches.due(reveal(5), None)
+    assert not searches.due(reveal(5), there(reveal(5)))
+    assert not searches.due(reveal(5), Submission(reveal(5), None, "bad payload: no container"))
+
+
+def test_a_store_that_is_down_is_said() -> None:
+    def down(one: Reveal) -> Submission:
+        raise StoreUnavailable("it does not accept connections")
+
+    with pytest.raises(StoreUnavailable):
+        Searches().read([reveal(n) for n in range(3)], lambda one: lambda: down(one))
