@@ -158,9 +158,10 @@ class Records:
         return {entry["seed"]: entry["result"] for entry in self._entries(method, steps)}
 
     def machines(self, steps: int) -> dict[tuple[str, int], str]:
-        """By method and seed the machine that made the runs of so many steps which `of` gives."""
+        """By method and seed the machine that made the runs of so many steps which `of` gives. A
+        run whose machine was not written down has one of its own."""
         return {
-            (name, entry["seed"]): entry["machine"]
+            (name, entry["seed"]): entry.get("machine", f"of {name}, seed {entry['seed']}")
             for name in self.settings
             for entry in self._entries(name, steps)
         }
