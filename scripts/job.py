@@ -344,8 +344,8 @@ def _attacked(network: Any, terms: Any, fields: dict[str, Any], anyway: bool) ->
         click.echo("Playing the known attacks on these terms ...", err=True)
     else:
         click.echo(
-            f"Warning: The known attacks are not played on these terms, because {why}: an attack "
-            f"that pays stays unseen. {WHERE_PLAYED}",
+            f"Warning: The known attacks are not played on these terms, because {why}. One of them "
+            f"may pay. {WHERE_PLAYED}",
             err=True,
         )
     try:

@@ -33,10 +33,10 @@ _GENESIS = 1_700_000_000  # seconds; any time that leaves room for the past
 _BLOCK_GAS = 10**12
 _REASON = bytes.fromhex("08c379a0")  # the selector of Error(string)
 _TOOLS = ("pyrevm", "vyper", "snekmate")  # that run and compile the contracts
-# Without the first word of the commands: the wheel's texts name its own one instead.
+_APE = "ape run"  # apart from the commands' names, or the wheel would put its own command in place
 WHERE_PLAYED = (
-    "A checkout plays them: after `make setup`, type behind `ape run` there `job create` for a job "
-    "that is not created yet, or `economics attacks --rpc URL --job N` for one that is."
+    f"In a checkout, after `make setup`, `{_APE} job create` plays them before it creates a job, "
+    f"and `{_APE} economics attacks --rpc URL --job N` on a job that is there."
 )
 
 

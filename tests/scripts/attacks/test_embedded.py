@@ -91,7 +91,7 @@ def test_lacking__what_runs_the_contracts__is_a_sentence_and_no_traceback() -> N
         [sys.executable, "-c", WITHOUT], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "because there is no pyrevm here. A checkout plays them" in done.stderr
+    assert "because there is no pyrevm here. In a checkout, after" in done.stderr
 
 
 def test_lacking__nothing_in_a_whole_checkout() -> None:
