@@ -95,7 +95,8 @@ def malformed(inputs: RoundInputs) -> list[Finding]:
 
 
 def suspects(inputs: RoundInputs, store: ContentStore) -> dict[int, list[str]]:
-    """Nodes to re-execute, ascending, with the reasons.
+    """Nodes to re-execute with the reasons, ascending. Where the score is `clasp`, those that its
+    losses speak against come first.
 
     Nobody where work is neither redone nor asked whose copy it is.
 
@@ -132,18 +133,19 @@ def _drawn(inputs: RoundInputs, nodes: Collection[int]) -> set[int]:
 
 def _miners_to_check(inputs: RoundInputs) -> dict[int, list[str]]:
     miners = sorted(s.reveal.node for s in inputs.submissions if s.gradient is not None)
-    reasons: dict[int, list[str]] = {}
-    for node in _drawn(inputs, miners):
-        reasons.setdefault(node, []).append("drawn")
-    for node in inputs.flagged & set(miners):
-        reasons.setdefault(node, []).append("identical content")
     assert inputs.plan.epoch is not None
+    reasons: dict[int, list[str]] = {}
     for node, outlier in outliers(inputs.job, inputs.plan.epoch, inputs.submissions).items():
         z = max(outlier.judgement.stage_z, outlier.judgement.overall_z) / MILLI
         reasons.setdefault(node, []).append(f"its samples lose more than others', z {z:.1f}")
         if outlier.accuser != node:
             reasons.setdefault(outlier.accuser, []).append(f"its losses speak against node {node}")
-    return dict(sorted(reasons.items()))
+    first = list(reasons)
+    for node in _drawn(inputs, miners):
+        reasons.setdefault(node, []).append("drawn")
+    for node in inputs.flagged & set(miners):
+        reasons.setdefault(node, []).append("identical content")
+    return {node: reasons[node] for node in [*first, *sorted(reasons.keys() - {*first})]}
 
 
 def _disowned(inputs: RoundInputs) -> list[Finding]:

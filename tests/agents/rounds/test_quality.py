@@ -69,6 +69,15 @@ def test_it_is_checked_and_so_is_who_says_the_worst_of_it(harmed: MinedRound) ->
     assert found[accuser] == [f"its losses speak against node {HARMFUL}"]
 
 
+def test_they_are_looked_at_before_all_who_are_drawn(harmed: MinedRound) -> None:
+    """Everybody is drawn here. The others come by their numbers."""
+    found = list(suspects(harmed.inputs(harmed.honest(), sample=len(MINERS)), harmed.store))
+    accuser = found[1]
+    assert found[0] == HARMFUL and harmed.plan.epoch is not None
+    assert accuser in harmed.plan.epoch.stages[-1]
+    assert found[2:] == sorted({*MINERS} - {HARMFUL, accuser})
+
+
 def test_a_job_that_pays_passes_alone_asks_for_no_losses(harmed: MinedRound) -> None:
     spec = harmed.job.spec.model_copy(update={"score": "backward_passes"})
     passes = replace(harmed, job=type(harmed.job)(spec, harmed.store))
