@@ -249,8 +249,9 @@ class Training:
         if plan.epoch is None or cid is None or cid == outcome.report.shards:
             return
         mine = next((p for p in outcome.parts if cid_of_bytes(p) == outcome.report.shards), None)
-        if mine is not None:
-            theirs = self._artefacts.get(cid, max_record_bytes(plan.epoch))
+        longest, what = max_record_bytes(plan.epoch), "record of shards"
+        theirs = guarded(part, "merge", what, lambda: self._artefacts.get(cid, longest))
+        if theirs is not None and mine is not None:
             compare_record(part, theirs, mine)
 
     def _shares(
