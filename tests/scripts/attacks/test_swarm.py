@@ -10,7 +10,7 @@ import torch
 
 from agents.storage.embedded import EmbeddedStore
 from scripts._attacks.gauntlet_swarm import GauntletSwarm
-from scripts._attacks.riders import fields_of
+from scripts._attacks.riders import SIGNS, fields_of
 from scripts._attacks.scored_swarm import ScoredSwarm
 from scripts._attacks.strategies import last_payloads, noise, resends, trains
 from scripts._attacks.swarm import combined, unit
@@ -35,7 +35,7 @@ def test_each_round_pays_one_pot_and_moves_the_model(store: EmbeddedStore) -> No
 
 def test_the_gauntlets_validators_pay_work_and_not_noise(store: EmbeddedStore) -> None:
     people = {1: trains(), 2: trains(), 3: trains(), 4: noise}
-    swarm = GauntletSwarm.open(store, people, **fields_of({"score": "gauntlet"}, 4))
+    swarm = GauntletSwarm.open(store, people, **fields_of(SIGNS, 4))
     for _ in range(3):
         swarm.round()
     assert swarm.pay[4] < 0.2 * min(swarm.pay[node] for node in (1, 2, 3))
