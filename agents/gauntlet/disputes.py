@@ -11,8 +11,9 @@ again, because nobody captured it in time, had two.) An opinion that only lies f
 is no offence.
 
 Whoever measures nothing and repeats the last consensus has no such record. It can name one that
-nobody has: so a record that this member can't have for WITHHELD_BLOCKS is false as well. A member
-signs that of its own attempts; it takes three of them.
+nobody has: so a record that this member can't have for WITHHELD_BLOCKS is false as well. It can
+name payloads that nobody has: a record that says they were read is then false too, since whoever
+read them keeps them. A member signs that of its own attempts; it takes three of them.
 
 The round's consensus stands, because it is a median; the validator is slashed.
 """
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 
 from agents.gauntlet.record import MAX_RECORD_BYTES, RecordError, ScoreRecord
 from agents.gauntlet.record_chain import Revealed, breach
-from agents.gauntlet.remeasure import errors
+from agents.gauntlet.remeasure import errors, lacking
 from agents.gauntlet.replay import replay
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.formulas import audit_key, round_key
@@ -128,7 +129,7 @@ class ScoreDisputes:
         except StoreUnavailable:
             raise
         except StoreError:
-            return self._withheld(vector, head)
+            return self._withheld(vector, head, "its record")
         except RecordError as error:
             return f"its record, or the one before it, can't be read: {error}"
         view = observe(self._network, vector.job, head, vector.round)
@@ -136,14 +137,17 @@ class ScoreDisputes:
         if wrong:
             return wrong
         options, reader = self._options(vector.job), self._rounds()
-        return next(errors(reader, Consensus(self._network), options, view, record), "")
+        wrong = next(errors(reader, Consensus(self._network), options, view, record), "")
+        if not wrong and (gone := lacking(reader, view, record)):
+            return self._withheld(vector, head, f"the payloads of nodes {gone} that it has read")
+        return wrong
 
-    def _withheld(self, vector: _Vector, head: Head) -> str | None:
-        """What is said of a record that can't be had; None while it may still come."""
+    def _withheld(self, vector: _Vector, head: Head, what: str) -> str | None:
+        """What is said of what a vector rests on, if it can't be had; None while it may come."""
         if head.number - vector.block <= WITHHELD_BLOCKS:
             return None
         self._absent.add(vector)
-        return f"nobody can have its record, {WITHHELD_BLOCKS:,} blocks after it was revealed"
+        return f"nobody can have {what}, {WITHHELD_BLOCKS:,} blocks after it was revealed"
 
     def _record(self, digest: bytes) -> ScoreRecord:
         return ScoreRecord.from_bytes(self._store.get_digest(digest, MAX_RECORD_BYTES))

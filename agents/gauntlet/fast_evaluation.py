@@ -32,6 +32,10 @@ from agents.training.state import PayloadError, State, model_hash
 
 NO_SAMPLE = "no sync sample posted"
 SAMPLE_LOST = "sync sample cannot be had"
+NO_BATCHES = "no batches were assigned"
+OTHER_DATA = "the commitment binds other data or another model than those assigned"
+IMPLAUSIBLE = "the payload's norm is not plausible beside the others'"
+INVALID = "found invalid in this round"
 _SMALLEST_STEP = 1e-30  # stands for a step of zero: any difference is then infinitely many
 
 
@@ -128,13 +132,13 @@ def _payload(
     if submission.gradient is None:
         return submission.reason or "bad payload"
     if plan.manifest.of(node) is None:
-        return "no batches were assigned"
+        return NO_BATCHES
     if submission.reveal.input_root != input_root(plan.manifest, node, model_hash(before)):
-        return "the commitment binds other data or another model than those assigned"
+        return OTHER_DATA
     if node not in plausible:
-        return "the payload's norm is not plausible beside the others'"
+        return IMPLAUSIBLE
     if node in facts.invalid:
-        return "found invalid in this round"
+        return INVALID
     return ""
 
 

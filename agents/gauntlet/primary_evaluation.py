@@ -107,10 +107,17 @@ class Yardstick:
     history: Sequence[State] = ()
 
     def measure(
-        self, sent: Mapping[int, State], progress: Callable[[int], None] = lambda node: None
+        self,
+        sent: Mapping[int, State],
+        progress: Callable[[int], None] = lambda node: None,
+        absent: Iterable[int] = (),
     ) -> dict[int, Measured]:
-        """The scores of these nodes' decoded payloads, by node. `progress`: hears each node."""
-        own = {node: self._cells(node) for node in sent}
+        """The scores of these nodes' decoded payloads, by node. `progress`: hears each node.
+
+        `absent`: evaluated nodes whose payloads can't be had. On their batches too a loss may be
+        ruined; what is expected of the others, and what they show, is found without them.
+        """
+        own = {node: self._cells(node) for node in (*sent, *absent)}
         untouched = [self.before] * len(self.parts)
         before = {node: self._losses(untouched, cells) for node, cells in own.items() if cells}
         random_before = self._loss(self.before)

@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from agents.rounds.report import UNAVAILABLE
 from agents.storage.canonical import dumps, loads
 from agents.training.spec import describe
 
@@ -86,6 +87,8 @@ class NodeScore(_Frozen):
             raise ValueError("a loss is stated of a node that was not evaluated")
         if not self.failure and not self.usable:
             raise ValueError("a node without a usable payload needs a failure")
+        if self.usable and self.failure.startswith(UNAVAILABLE):
+            raise ValueError("a payload that could not be had is called usable")
         return self
 
 

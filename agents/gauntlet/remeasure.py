@@ -4,7 +4,13 @@
 Rule: it is wrong only if public bytes deny it. Nobody can tell whether a payload or a sync sample
 was in a validator's store in time, so a failure that says so is believed; the norms are then judged
 among the payloads that it had. Losses are fp32 and differ a little between machines: twice the
-tolerance of the audit is left to that. A record whose usable payloads are gone can't be measured.
+tolerance of the audit is left to that.
+
+A payload that the record says was read, and that can't be had here, hides what depends on it: the
+losses of its own node, what is expected of the other evaluated nodes and what they show, and where
+lengths count the length that all updates are brought to. The rest is judged (`errors`). Who that
+payload is missing to says so (`lacking`), and it counts as a part of the record that is withheld: a
+validator keeps each payload that it has read.
 """
 
 from __future__ import annotations
@@ -14,7 +20,11 @@ from dataclasses import replace
 
 from agents.gauntlet.draw import round_seed
 from agents.gauntlet.fast_evaluation import (
+    IMPLAUSIBLE,
+    INVALID,
+    NO_BATCHES,
     NO_SAMPLE,
+    OTHER_DATA,
     SAMPLE_LOST,
     Checked,
     Facts,
@@ -36,6 +46,7 @@ from agents.training.state import State
 
 SURE = 2  # times the tolerance: what is beyond it is no machine's rounding
 _LATE = (UNAVAILABLE, NO_SAMPLE, SAMPLE_LOST)
+_READ = (NO_BATCHES, OTHER_DATA, IMPLAUSIBLE, INVALID)  # failures of a payload that was there
 _CLOSE = 0.01  # part of `sync_limit` within which another machine may find the other side of it
 
 
@@ -52,8 +63,17 @@ def errors(
     sent = _had(reader.submissions(view), record)
     yield from _checks(reader, consensus, options, view, plan, sent, record)
     payloads = {s.reveal.node: s.gradient for s in sent if s.gradient is not None}
-    if all(line.node in payloads for line in record.scores if line.usable):
-        yield from _losses(reader, options, view, plan, payloads, record)
+    yield from _losses(reader, options, view, plan, payloads, record)
+
+
+def lacking(reader: RoundReader, view: View, record: ScoreRecord) -> list[int]:
+    """Nodes whose payloads the record says were read, and that can't be had here; ascending."""
+    return sorted(_missing(reader.submissions(view), record))
+
+
+def _missing(submissions: Sequence[Submission], record: ScoreRecord) -> set[int]:
+    read = {line.node for line in record.scores if line.usable or line.failure in _READ}
+    return {s.reveal.node for s in submissions if s.unavailable} & read
 
 
 def _had(submissions: Sequence[Submission], record: ScoreRecord) -> list[Submission]:
@@ -109,7 +129,11 @@ def _checks(
 
 def denied(line: NodeScore, own: Checked, options: Gauntlet) -> str:
     """What a line says of its node that the checks made here deny; ends before the node's name."""
-    if own.failure.startswith((UNAVAILABLE, SAMPLE_LOST)):
+    if own.failure.startswith(UNAVAILABLE):
+        return ""
+    if line.usable != own.usable:
+        return f"it says {line.usable}, and not {own.usable}, of the payload's use of"
+    if own.failure.startswith(SAMPLE_LOST):
         return ""
     if own.sync is not None and abs(own.sync - options.sync_limit) <= _CLOSE * options.sync_limit:
         return ""
@@ -117,8 +141,6 @@ def denied(line: NodeScore, own: Checked, options: Gauntlet) -> str:
         return f'it overlooks "{own.failure}" of'
     if line.failure.startswith(_LATE):
         return ""
-    if line.usable != own.usable:
-        return f"it says {line.usable}, and not {own.usable}, of the payload's use of"
     # A node may have failed by its loss, which is measured below.
     by_loss = line.evaluated and line.random is None
     if line.failure and not own.failure and not by_loss:
@@ -138,37 +160,45 @@ def _losses(
     record: ScoreRecord,
 ) -> Iterator[str]:
     """Every measurement that the payloads don't give, by far."""
-    usable = [line.node for line in record.scores if line.usable]
+    usable = {line.node for line in record.scores if line.usable}
+    here = usable & payloads.keys()
+    merge = reader.models.job(view.job_id).merge
+    if here != usable and not getattr(merge, "signs", False):
+        return  # the median of the lengths is not known
     yardstick = Yardstick(
         job=reader.models.job(view.job_id),
         options=options,
         plan=plan,
         before=reader.before(view),
-        length=median_norm(payloads[node] for node in usable),
+        length=median_norm(payloads[node] for node in sorted(here)),
         seed=round_seed(bytes.fromhex(record.audit_seed)),
         device=reader.device,
         history=merged_updates(reader.models, view.job_id, view.round.prev_model, options.history),
     )
-    due = [line for line in record.scores if line.evaluated and line.usable]
+    evaluated = {line.node for line in record.scores if line.evaluated and line.usable}
+    due = [line for line in record.scores if line.node in evaluated & here]
+    absent = evaluated - here
     # All at once: what is expected of a node, and what it shows, depend on the others.
-    found = yardstick.measure({line.node: payloads[line.node] for line in due})
+    sent = {line.node: payloads[line.node] for line in due}
+    found = yardstick.measure(sent, absent=sorted(absent))
     for line in due:
-        yield from _differences(line, found[line.node])
+        yield from _differences(line, found[line.node], alone=bool(absent))
 
 
-def _differences(line: NodeScore, own: Measured) -> Iterator[str]:
+def _differences(line: NodeScore, own: Measured, alone: bool) -> Iterator[str]:
+    """`alone`: only what does not depend on the other evaluated nodes."""
     if (line.random is None) != (own.random is None):
         stated = "no loss" if line.random is None else "a loss"
         yield f"it states {stated} of node {line.node}" + (f": {own.reason}" if own.reason else "")
         return
-    for name in ("assigned", "random", "expected"):
+    for name in ("assigned", "random") if alone else ("assigned", "random", "expected"):
         said, due = getattr(line, name), getattr(own, name)
         if said is not None and abs(said - due) > SURE * LOSS_TOLERANCE * NANO:
             yield (
                 f"its {name} LossScore of node {line.node} is {said / NANO:.6f} nats, the payload "
                 f"gives {due / NANO:.6f}"
             )
-    if line.shown is None or own.shown is None:
+    if alone or line.shown is None or own.shown is None:
         return
     if abs(line.shown - own.shown) > SURE * own.unsure:
         yield (

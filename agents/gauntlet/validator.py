@@ -18,6 +18,8 @@ Payloads and sync samples that are missing are waited for, half of the aggregate
 of the reveals on, and no longer: the round's clock decides, not who commits or proposes first. Of a
 node that kept them back in this validator's last record, not at all, so that a mute node can't
 delay one round after the other.
+Every payload that it reads it keeps, as it keeps its record: a committee member who can't have what
+a record rests on takes the record for withheld.
 Nothing that goes wrong here keeps the verifier from attesting.
 """
 
@@ -25,6 +27,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import replace
 
 from agents.gauntlet.draw import round_seed
 from agents.gauntlet.fast_evaluation import (
@@ -157,7 +160,23 @@ class Validator:
                 self._context.log.debug("waiting_for_samples", round=view.round_id, nodes=nodes)
                 return None
         with self._context.metrics.busy("validate"):
-            return self._measure(view, node, audit_seed, plan, submissions, samples)
+            kept = [self._kept(submission) for submission in submissions]
+            return self._measure(view, node, audit_seed, plan, kept, samples)
+
+    def _kept(self, submission: Submission) -> Submission:
+        """A submission whose payload stays in this validator's store, or one without a payload.
+
+        Its trainer may take the payload down, and the committee measures the record again.
+        """
+        if submission.gradient is None:
+            return submission
+        try:
+            self._store.pin(self._store.resolve(submission.reveal.content))
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            return replace(submission, gradient=None, reason=f"{UNAVAILABLE}{error}"[:MAX_REASON])
+        return submission
 
     def _lacking(self, view: View, samples: dict[int, bytes], excused: Collection[int]) -> set[int]:
         """A node, if there is one, whose sample is posted but not in the store yet.

@@ -20,6 +20,7 @@ from agents.audit.chain.stakes import StakeBook
 from agents.audit.sources.record import Record
 from agents.coordinator import Coordinator
 from agents.gauntlet.disputes import WITHHELD_BLOCKS
+from agents.gauntlet.fast_evaluation import NO_SAMPLE
 from agents.gauntlet.record import NodeScore, ScoreRecord
 from agents.gauntlet.replay import follow, scores_of
 from agents.gauntlet.validator import Validator
@@ -28,6 +29,7 @@ from agents.protocol.median import stake_median
 from agents.protocol.numbers import SCALE
 from agents.protocol.scores import Consensus
 from agents.protocol.view import View
+from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import NotFound
 from agents.verifier import Verifier
@@ -73,6 +75,11 @@ def told(scored: ScoredJob, record: ScoreRecord, change: Change) -> ScoreRecord:
         line.model_copy(update=change(line)) if line.node == first else line
         for line in record.scores
     ]
+    return restated(scored, record, lines)
+
+
+def restated(scored: ScoredJob, record: ScoreRecord, lines: Sequence[NodeScore]) -> ScoreRecord:
+    """The record with these lines, and all that follows from them."""
     ratings = follow(None, lines, scored.options)
     scores = scores_of(lines, ratings, scored.options)
     return record.model_copy(
@@ -212,6 +219,68 @@ def test_what_the_payloads_deny__costs_a_fifth(
     did = [*sit(scored.people, committee), *sit(scored.people, committee)]
     assert any(f"scores of verifier {scored.node('vito').node_id}" in s and why in s for s in did)
     assert stakes(scored.people) == [FAIR, FAIR, FAIR - FIFTH]
+
+
+def test_one_line_of_a_node_that_never_revealed__hides_no_others(
+    scored: ScoredJob, committee: list[Coordinator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vito calls usable what eve never revealed, and invents a figure of all others: it is not to
+    be had, so nothing was measured again."""
+    scored.play()
+    verifiers = [scored.verifier(name) for name in VERIFIERS]
+    eve = scored.node("eve").node_id
+    blind = {"failure": NO_SAMPLE, "usable": True, "evaluated": True}
+
+    def change(line: NodeScore) -> dict[str, Any]:
+        return blind if line.node == eve else {"random": 10**9}
+
+    honest, duty = Validator._measure, scored.of(verifiers[2])
+
+    def measure(self: Validator, view: View, *rest: Any) -> ScoreRecord:
+        record = honest(self, view, *rest)
+        lines = [line.model_copy(update=change(line)) for line in record.scores]
+        return restated(scored, record, lines) if self is duty else record
+
+    monkeypatch.setattr(Validator, "_measure", measure)
+    close(scored, verifiers)
+    did = [*sit(scored.people, committee), *sit(scored.people, committee)]
+    assert any(f"use of node {eve}" in said for said in did)
+    assert stakes(scored.people) == [FAIR, FAIR, FAIR - FIFTH]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_payload_that_is_taken_down__costs_who_kept_it_nothing(
+    scored: ScoredJob, committee: list[Coordinator], monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """Ann takes hers down after the scores. Validators keep what they read; who says so of a
+    payload that nobody has is in the place of who keeps its record back."""
+    scored.play()
+    verifiers = [scored.verifier(name) for name in VERIFIERS]
+    pinned, found = set(), EmbeddedStore.get_digest
+    pin = EmbeddedStore.pin
+
+    def keep(self: EmbeddedStore, cid: str) -> None:
+        pin(self, cid)
+        pinned.add(digest_of(cid))
+
+    monkeypatch.setattr(EmbeddedStore, "pin", keep)
+    close(scored, verifiers)
+    people, reader = scored.people, verifiers[0].network
+    opened = scored.view(verifiers[0]).round.opened_block
+    content = reader.reveals(people.job, 1, opened)[scored.node("ann").node_id].content
+    assert content in pinned
+
+    def get(self: EmbeddedStore, digest: bytes, limit: int) -> bytes:
+        if digest == content and not kept:
+            raise NotFound("taken down")
+        return found(self, digest, limit)
+
+    monkeypatch.setattr(EmbeddedStore, "get_digest", get)
+    assert [*sit(people, committee), *sit(people, committee), *sit(people, committee)] == []
+    people.chain.mine(WITHHELD_BLOCKS + 1)
+    did = [said for _ in range(6) for said in sit(people, committee)]
+    assert any("nobody can have the payloads of nodes" in said for said in did) is not kept
+    assert (stakes(people) == [FAIR] * 3) is kept
 
 
 def test_repeated_scores_without_a_record__cost_a_fifth(

@@ -72,6 +72,7 @@ def test_the_largest_record_fits() -> None:
         (lambda f: f["scores"][0].update(score=-1), "score"),
         (lambda f: f["scores"][0].update(score=1.0), "another type"),
         (lambda f: f["scores"][0].update(usable=False), "needs a failure|not evaluated"),
+        (lambda f: f["scores"][0].update(failure="unavailable: gone"), "is called usable"),
         (lambda f: f["scores"][0].update(failure="x" * 161), "failure"),
         (lambda f: f["ratings"][0].update(sigma=0), "sigma"),
         (lambda f: f["ratings"][0].update(mu=1_000_001), "mu"),

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A record is wrong about a round exactly where its public bytes deny it, whoever lacks some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agents.gauntlet import remeasure
+from agents.gauntlet.draw import round_seed
+from agents.gauntlet.fast_evaluation import NO_SAMPLE, Facts, check_nodes
+from agents.gauntlet.primary_evaluation import Measured, Yardstick, median_norm
+from agents.gauntlet.record import NodeScore, ScoreRecord
+from agents.gauntlet.replay import follow, scores_of
+from agents.rounds.submissions import Submission
+from agents.rounds.sync_sample import open_samples
+from agents.storage.cid import digest_of
+from agents.storage.embedded import EmbeddedStore
+from agents.training.state import model_hash
+from tests.stage.memory.honest_round import (
+    AUDIT_SEED,
+    DEVICE,
+    JOB,
+    NODES,
+    ROUND,
+    HonestRound,
+    make_honest_round,
+    scaled,
+)
+from tests.stage.memory.tiny_specs import GAUNTLET
+
+GONE = "unavailable: not found"
+NAT = 10**9
+STEPS = {"batch_size": 2, "seq_len": 16, "inner": "gradient", "outer_lr": 1e-3}
+Submissions = Sequence[Submission]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> HonestRound:
+    store = EmbeddedStore(tmp_path_factory.mktemp("remeasured") / "store")
+    return make_honest_round(store, **{**GAUNTLET, "optimizer": STEPS})
+
+
+@dataclass
+class Again:
+    """A round, records of it, and what a member says of one."""
+
+    tiny: HonestRound
+    samples: dict[int, bytes]
+
+    def record(self, sent: Submissions, **changes: dict[str, Any]) -> ScoreRecord:
+        """An honest validator's, who had `sent`; `changes`: of lines, by "node_3" and so on."""
+        tiny, options = self.tiny, self.tiny.job.score
+        found = check_nodes(
+            Facts(NODES, NODES, self.samples, ()),
+            *(tiny.job, options, tiny.plan, tiny.before, sent, AUDIT_SEED, 0.0, tiny.store),
+        )
+        usable = {s.reveal.node: s.gradient for s in sent if found[s.reveal.node].usable}
+        shown = Yardstick(
+            job=tiny.job,
+            options=options,
+            plan=tiny.plan,
+            before=tiny.before,
+            length=median_norm(usable.values()),
+            seed=round_seed(AUDIT_SEED),
+            device=DEVICE,
+        ).measure(usable)
+        lines = []
+        for node, checked in found.items():
+            own = shown.get(node, Measured(None, None, None))
+            line = NodeScore(
+                node=node,
+                failure=checked.failure,
+                usable=checked.usable,
+                sync=None if checked.sync is None else 0,
+                evaluated=True,
+                assigned=own.assigned,
+                random=own.random,
+                expected=own.expected,
+                shown=own.shown,
+                score=0,
+            )
+            lines.append(line.model_copy(update=changes.get(f"node_{node}", {})))
+        ratings = follow(None, lines, options)
+        scores = scores_of(lines, ratings, options)
+        return ScoreRecord(
+            job=JOB,
+            round=ROUND,
+            verifier=21,
+            position=0,
+            previous=None,
+            audit_seed=AUDIT_SEED.hex(),
+            model=model_hash(tiny.before).hex(),
+            scores=[
+                line.model_copy(update={"score": score})
+                for line, score in zip(lines, scores, strict=True)
+            ],
+            ratings=ratings,
+        )
+
+    def reader(self, sent: Submissions) -> Any:
+        tiny = self.tiny
+        return SimpleNamespace(
+            plans=SimpleNamespace(of=lambda view: tiny.plan),
+            submissions=lambda view: sent,
+            models=SimpleNamespace(job=lambda job: tiny.job),
+            network=SimpleNamespace(committed=lambda *a: set(NODES), in_round=lambda *a: set()),
+            before=lambda view: tiny.before,
+            store=tiny.store,
+            device=DEVICE,
+        )
+
+    def errors(self, record: ScoreRecord, sent: Submissions) -> list[str]:
+        """What a member who has `sent` finds wrong."""
+        consensus: Any = SimpleNamespace(samples=lambda *a: self.samples)
+        options: Any = self.tiny.job.score
+        return list(remeasure.errors(self.reader(sent), consensus, options, self.view, record))
+
+    def lacking(self, record: ScoreRecord, sent: Submissions) -> list[int]:
+        return remeasure.lacking(self.reader(sent), self.view, record)
+
+    @property
+    def view(self) -> Any:
+        round_ = SimpleNamespace(opened_block=1, prev_model=b"")
+        snapshot = SimpleNamespace(nodes=NODES)
+        return SimpleNamespace(job_id=JOB, round_id=ROUND, round=round_, snapshot=snapshot)
+
+
+@pytest.fixture
+def again(tiny: HonestRound, monkeypatch: pytest.MonkeyPatch) -> Again:
+    monkeypatch.setattr(remeasure, "earlier_model", lambda *a: None)
+    monkeypatch.setattr(remeasure, "merged_updates", lambda *a: [])
+    raw = open_samples(tiny.before, AUDIT_SEED, tiny.job.score.samples)  # type: ignore[attr-defined]
+    return Again(tiny, dict.fromkeys(NODES, digest_of(tiny.store.put_bytes(raw))))
+
+
+def without(sent: Submissions, node: int) -> list[Submission]:
+    """The same once a payload can't be had."""
+    return [replace(s, gradient=None, reason=GONE) if s.reveal.node == node else s for s in sent]
+
+
+def test_an_honest_record__is_right(again: Again) -> None:
+    sent = again.tiny.honest()
+    record = again.record(sent)
+    assert all(line.random is not None for line in record.scores)
+    assert again.errors(record, sent) == [] and again.lacking(record, sent) == []
+
+
+@pytest.mark.parametrize("failure", ["", NO_SAMPLE, "not revealed in time"])
+def test_a_payload_that_nobody_revealed__is_not_usable(again: Again, failure: str) -> None:
+    sent = [s for s in again.tiny.honest() if s.reveal.node != 3]
+    record = again.record(sent, node_3={"failure": failure, "usable": True})
+    assert any("node 3" in said for said in again.errors(record, sent))
+    assert again.errors(again.record(sent), sent) == []
+
+
+def test_a_payload_that_was_in_time__can_be_said_to_be_late_but_not_useless(again: Again) -> None:
+    sent = again.tiny.honest()
+    late = again.record(without(sent, 3))
+    assert again.errors(late, sent) == []
+    unshown = {"failure": NO_SAMPLE, "usable": False} | dict.fromkeys(
+        ("assigned", "random", "expected", "shown")
+    )
+    (said,) = again.errors(again.record(sent, node_3=unshown), sent)
+    assert said == "it says False, and not True, of the payload's use of node 3"
+
+
+@pytest.mark.parametrize("figure", ["assigned", "random"])
+def test_a_payload_that_is_gone__hides_no_other_nodes_losses(again: Again, figure: str) -> None:
+    sent = again.tiny.honest()
+    later = without(sent, 3)
+    honest = again.record(sent)
+    assert again.errors(honest, later) == [] and again.lacking(honest, later) == [3]
+    (said,) = again.errors(again.record(sent, node_9={figure: NAT}), later)
+    assert said.startswith(f"its {figure} LossScore of node 9 is 1.000000 nats")
+
+
+def test_a_payload_that_was_read__is_missed(again: Again) -> None:
+    """Whatever the record says of it then; not where it says that nothing could be read."""
+    sent = again.tiny.honest()
+    long = [
+        replace(s, gradient=scaled(s.gradient, 100.0))
+        if s.reveal.node == 3 and s.gradient is not None
+        else s
+        for s in sent
+    ]
+    assert again.lacking(again.record(long), without(sent, 3)) == [3]
+    bad = [
+        replace(s, gradient=None, reason="bad payload: cut off") if s.reveal.node == 3 else s
+        for s in sent
+    ]
+    assert again.lacking(again.record(bad), without(sent, 3)) == []
+    assert again.lacking(again.record(without(sent, 3)), without(sent, 3)) == []
