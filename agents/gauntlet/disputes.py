@@ -2,9 +2,10 @@
 """What a committee member does about validators: it measures again what they have revealed.
 
 Rule: a vector is false only if public bytes deny it, or if nobody can have what it rests on. The
-record that it names must give it, by the functions that validators make records with; it must
-follow the record that its validator revealed before (`agents.gauntlet.record_chain`); and what it
-measured must be what the round's payloads give on the batches that its audit seed drew
+record that it names must give it, by the functions that validators make records with, node by node
+in the order of the round's snapshot, which is how the contract reads the vector; it must follow the
+record that its validator revealed before (`agents.gauntlet.record_chain`); and what it measured
+must be what the round's payloads give on the batches that its audit seed drew
 (`agents.gauntlet.remeasure`). It must name the round's model and its audit seed: with a seed of its
 own a validator would choose whom it measures, and on what. (A round whose audit seed was drawn
 again, because nobody captured it in time, had two.) An opinion that only lies far from the median
@@ -171,6 +172,8 @@ class ScoreDisputes:
 
     def _drawn(self, view: View, record: ScoreRecord) -> str:
         """What the record says of its round that the chain denies."""
+        if tuple(line.node for line in record.scores) != tuple(view.snapshot.nodes):
+            return "its record does not have the round's nodes in their order"
         if record.model != view.round.prev_model.hex():
             return "its record is of another model than the round's"
         if view.round.audit_seed in (ZERO_DIGEST, bytes.fromhex(record.audit_seed)):

@@ -376,6 +376,26 @@ def test_an_audit_seed_of_ones_own__costs_a_fifth(
     assert stakes(people) == [FAIR, FAIR, FAIR - FIFTH]
 
 
+def test_lines_in_another_order__cost_a_fifth(
+    scored: ScoredJob, committee: list[Coordinator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every line is true. The contract reads the vector by place, and gives ann's share to bob."""
+    scored.play()
+    verifiers = [scored.verifier(name) for name in VERIFIERS]
+    honest, duty = Validator._measure, scored.of(verifiers[2])
+
+    def measure(self: Validator, view: View, *rest: Any) -> ScoreRecord:
+        record = honest(self, view, *rest)
+        turned = record.model_copy(update={"scores": record.scores[::-1]})
+        return turned if self is duty else record
+
+    monkeypatch.setattr(Validator, "_measure", measure)
+    close(scored, verifiers)
+    did = [*sit(scored.people, committee), *sit(scored.people, committee)]
+    assert any("nodes in their order" in said for said in did)
+    assert stakes(scored.people) == [FAIR, FAIR, FAIR - FIFTH]
+
+
 @pytest.mark.parametrize("by", [0.0, 1e-4])
 def test_honest_losses_and_those_of_another_machine__cost_nothing(
     scored: ScoredJob,
