@@ -16,6 +16,9 @@ nobody has: so a record that this member can't have for WITHHELD_BLOCKS is false
 name payloads that nobody has: a record that says they were read is then false too, since whoever
 read them keeps them. A member signs that of its own attempts; it takes three of them.
 
+A vector is judged when the time to reveal is over, also where its round is void and has no scoring
+that could be closed: the validator's later records follow from its record all the same.
+
 The round's consensus stands, because it is a median; the validator is slashed.
 """
 
@@ -80,6 +83,7 @@ class ScoreDisputes:
         self._found: dict[_Vector, str | None] = {}  # why it is false
         self._not_before: dict[_Vector, int] = {}  # blocks
         self._absent: set[_Vector] = set()  # whose records may come yet
+        self._deadlines: dict[tuple[int, int], int] = {}  # of the reveals in a round
         self._revealed: Mapping[tuple[int, int], Sequence[_Vector]] = {}
 
     def step(self, head: Head) -> list[FalseScores]:
@@ -102,10 +106,11 @@ class ScoreDisputes:
         ]
 
     def _read(self, head: Head) -> tuple[list[_Vector], dict[tuple[int, int], set[int]]]:
-        """The vectors of closed scorings, newest first, and who was overruled in which round."""
+        """The vectors of rounds in which nobody can reveal any more, newest first, and who was
+        overruled in which round."""
         revealed: dict[tuple[int, int], list[_Vector]] = defaultdict(list)
         overruled: dict[tuple[int, int], set[int]] = defaultdict(set)
-        closed: list[tuple[int, int]] = []
+        ended: dict[tuple[int, int], int] = {}  # the block
         for event in self._events.read():
             args = event.args
             place = args["job_id"], args["round_id"]
@@ -115,10 +120,27 @@ class ScoreDisputes:
                 revealed[place].append(found)
             elif event.name == "ScoresOverruled":
                 overruled[place].add(args["verifier_id"])
-            elif event.block >= head.number - _LOOK_BACK:
-                closed.append(place)
+            else:
+                ended[place] = event.block
+        for place, vectors in revealed.items():
+            newest = vectors[-1].block
+            if (
+                place not in ended
+                and newest >= head.number - _LOOK_BACK
+                and self._over(place, head)
+            ):
+                ended[place] = newest
         self._revealed = revealed
-        return [vector for place in reversed(closed) for vector in revealed[place]], overruled
+        recent = [place for place, at in ended.items() if at >= head.number - _LOOK_BACK]
+        recent.sort(key=ended.__getitem__, reverse=True)
+        return [vector for place in recent for vector in revealed[place]], overruled
+
+    def _over(self, place: tuple[int, int], head: Head) -> bool:
+        """Whether nobody can reveal in a round any more; a void one's scoring is never closed."""
+        if place not in self._deadlines:
+            scoring = Consensus(self._network).scoring(*place)
+            self._deadlines[place] = scoring.reveal_deadline
+        return head.timestamp > self._deadlines[place]
 
     def _judged(self, vector: _Vector, head: Head) -> str | None:
         """Why a vector is false, "" if it is not; None while that can't be known."""

@@ -376,6 +376,28 @@ def test_an_audit_seed_of_ones_own__costs_a_fifth(
     assert stakes(people) == [FAIR, FAIR, FAIR - FIFTH]
 
 
+@pytest.mark.parametrize("lied", [True, False])
+def test_what_was_revealed_in_a_void_round__is_judged(
+    scored: ScoredJob, committee: list[Coordinator], monkeypatch: pytest.MonkeyPatch, lied: bool
+) -> None:
+    """Nobody closes its scoring, and vito's ratings of all later rounds follow from it."""
+    scored.play()
+    verifiers = [scored.verifier(name) for name in VERIFIERS]
+    if lied:
+        lie(scored, verifiers[2], nats(0.05), monkeypatch)
+    for say in ("committed", "revealed"):
+        for name, verifier in zip(VERIFIERS, verifiers, strict=True):
+            assert scored.step(verifier, name) == f"scored: round 1, {say}"
+    people, consensus = scored.people, Consensus(verifiers[0].network)
+    assert sit(people, committee) == []
+    scored.void()
+    people.wait_until(consensus.scoring(people.job, 1).reveal_deadline)
+    did = [said for _ in range(3) for said in sit(people, committee)]
+    vito = scored.node("vito").node_id
+    assert any(f"scores of verifier {vito}" in said and "LossScore" in said for said in did) is lied
+    assert stakes(people) == [FAIR, FAIR, FAIR - FIFTH * lied]
+
+
 def test_lines_in_another_order__cost_a_fifth(
     scored: ScoredJob, committee: list[Coordinator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
