@@ -7,10 +7,10 @@ among the payloads that it had. Losses are fp32 and differ a little between mach
 tolerance of the audit is left to that.
 
 A payload that the record says was read, and that can't be had here, hides what depends on it: the
-losses of its own node, what is expected of the other evaluated nodes and what they show, and where
-lengths count the length that all updates are brought to. The rest is judged (`errors`). Who that
-payload is missing to says so (`lacking`), and it counts as a part of the record that is withheld: a
-validator keeps each payload that it has read.
+losses of its own node, what is expected of the other evaluated nodes and what they show, whether
+any norm is plausible, and where lengths count the length that all updates are brought to. The rest
+is judged (`errors`). Who that payload is missing to says so (`lacking`), and it counts as a part of
+the record that is withheld: a validator keeps each payload that it has read.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ def errors(
     plan = reader.plans.of(view)
     if plan is None:
         return
-    sent = _had(reader.submissions(view), record)
-    yield from _checks(reader, consensus, options, view, plan, sent, record)
+    submissions = reader.submissions(view)
+    sent, complete = _had(submissions, record), not _missing(submissions, record)
+    yield from _checks(reader, consensus, options, view, plan, sent, record, complete)
     payloads = {s.reveal.node: s.gradient for s in sent if s.gradient is not None}
     yield from _losses(reader, options, view, plan, payloads, record)
 
@@ -98,8 +99,9 @@ def _checks(
     plan: Plan,
     sent: Sequence[Submission],
     record: ScoreRecord,
+    complete: bool,
 ) -> Iterator[str]:
-    """Every line that the same checks, made here, deny."""
+    """Every line that the same checks, made here, deny. `complete`: all norms are known."""
     job_id, number, nodes = view.job_id, view.round_id, view.snapshot.nodes
     network, before = reader.network, reader.before(view)
     found = check_nodes(
@@ -123,6 +125,8 @@ def _checks(
         own = found.get(line.node)
         if own is None:
             yield f"it rates node {line.node}, which is not in the round"
+        elif not complete and IMPLAUSIBLE in (line.failure, own.failure):
+            continue  # beside the norm that is not known it may be otherwise
         elif line.node not in invalid and (why := denied(line, own, options)):
             yield f"{why} node {line.node}"
 

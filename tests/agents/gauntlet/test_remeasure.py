@@ -20,6 +20,7 @@ from agents.rounds.submissions import Submission
 from agents.rounds.sync_sample import open_samples
 from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
+from agents.training.norms import norm
 from agents.training.state import model_hash
 from tests.stage.memory.honest_round import (
     AUDIT_SEED,
@@ -195,3 +196,36 @@ def test_a_payload_that_was_read__is_missed(again: Again) -> None:
     ]
     assert again.lacking(again.record(bad), without(sent, 3)) == []
     assert again.lacking(again.record(without(sent, 3)), without(sent, 3)) == []
+
+
+def test_a_payload_that_is_gone__makes_no_norm_implausible(again: Again) -> None:
+    """Node 3's is short, but not beside the median of all four; beside that of three it is."""
+    sent = again.tiny.honest()
+    norms = {s.reveal.node: norm(s.gradient) for s in sent if s.gradient is not None}
+    ordered = sorted(norms[node] for node in NODES if node != 3)
+    ratio = again.tiny.job.score.norm_ratio  # type: ignore[attr-defined]
+    assert ordered[0] < ordered[1], "the two medians differ"
+    factor = (ordered[0] + ordered[1]) / 2 / ratio / norms[3]
+    short = [
+        replace(s, gradient=scaled(s.gradient, factor))
+        if s.reveal.node == 3 and s.gradient is not None
+        else s
+        for s in sent
+    ]
+    least = next(node for node in NODES if norms[node] == ordered[0])
+    greatest = next(node for node in NODES if norms[node] == ordered[2])
+    honest = again.record(short)
+    assert [line.failure for line in honest.scores] == [""] * 4
+    assert again.errors(honest, short) == []
+    unrevealed = [s for s in short if s.reveal.node != least]
+    assert any("node 3" in said for said in again.errors(honest, unrevealed)), "it matters"
+    assert again.errors(honest, without(short, least)) == []
+    assert again.errors(honest, without(short, greatest)) == []
+
+
+def test_no_norm_is_judged_but_all_else_is(again: Again) -> None:
+    """Who lies of another line is found beside one whose norm is not known to be right."""
+    sent = again.tiny.honest()
+    said = {"failure": "out of sync by 9 steps, at most 2"}
+    found = again.errors(again.record(sent, node_9=said), without(sent, 3))
+    assert found == ['it says "out of sync by 9 steps, at most 2", which is not so, of node 9']
