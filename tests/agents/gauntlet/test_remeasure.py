@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -229,3 +230,22 @@ def test_no_norm_is_judged_but_all_else_is(again: Again) -> None:
     said = {"failure": "out of sync by 9 steps, at most 2"}
     found = again.errors(again.record(sent, node_9=said), without(sent, 3))
     assert found == ['it says "out of sync by 9 steps, at most 2", which is not so, of node 9']
+
+
+@pytest.mark.parametrize(("rate", "free"), [(1e-3, False), (1e-4, True)])
+def test_steps_so_small_that_losses_differ_by_less_than_machines__leave_a_record_free(
+    again: Again, tmp_path: Path, rate: float, free: bool
+) -> None:
+    """Known, and not defended: one node gets everything by figures that nobody measured."""
+    store = EmbeddedStore(tmp_path / "store")
+    tiny = make_honest_round(store, **{**GAUNTLET, "optimizer": {**STEPS, "outer_lr": rate}})
+    raw = open_samples(tiny.before, AUDIT_SEED, tiny.job.score.samples)  # type: ignore[attr-defined]
+    small = Again(tiny, dict.fromkeys(NODES, digest_of(store.put_bytes(raw))))
+    sent = tiny.honest()
+    figures = {"assigned": 100_000, "expected": 0, "random": 60_000, "shown": 1}
+    favoured = {**figures, "random": 100_000, "shown": 1_000_000}
+    lies = {f"node_{node}": favoured if node == 5 else figures for node in NODES}
+    invented = small.record(sent, **lies)
+    honest = dict(zip(NODES, small.record(sent).vector(), strict=True))
+    assert dict(zip(NODES, invented.vector(), strict=True))[5] > 10 * honest[5]
+    assert (small.errors(invented, sent) == []) is free
