@@ -35,7 +35,6 @@ from agents.gauntlet.replay import replay
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.formulas import audit_key, round_key
 from agents.protocol.network import Network
-from agents.protocol.numbers import ZERO_DIGEST
 from agents.protocol.scores import Consensus
 from agents.protocol.view import View, observe
 from agents.rounds.reader import RoundReader
@@ -198,7 +197,8 @@ class ScoreDisputes:
             return "its record does not have the round's nodes in their order"
         if record.model != view.round.prev_model.hex():
             return "its record is of another model than the round's"
-        if view.round.audit_seed in (ZERO_DIGEST, bytes.fromhex(record.audit_seed)):
+        drawn = self._network.seed(view.job_id, view.round_id, view.round, audit=True)
+        if drawn in (None, bytes.fromhex(record.audit_seed)):
             return ""
         results, key = self._network.results, audit_key(round_key(view.job_id, view.round_id))
         blocks = view.round.opened_block, view.block
