@@ -4,12 +4,15 @@
 No clock, no I/O: who calls says what happened and what time it is. The rules:
 
 - Work with gradients goes first: it frees memory here, and somebody waits for it.
-- A sample is begun only while the passes since the last step and the samples under way are fewer
-  than `local_batch`. When nothing is under way and there are that many passes, the stage steps.
+- A sample is begun only while the passes since the last step and the samples that wait are fewer
+  than `local_batch`, and than `in_flight`. Samples that were given up wait, too: `StageWork` counts
+  them. When there is no room and nothing is under way, the stage steps, if it has a pass.
+- Without a pass there is no step. Then the sample that waits longest makes room for the next one,
+  if it was given up.
 - A sample is sent to the candidates of the next stage in their order. One that refuses or can't be
   reached is passed by at once, one whose gradient does not come back in time as well. Those that
   could not be reached are tried again while there is time. After the last one the sample is given
-  up: the next step drops it, unless its gradient comes before.
+  up: the next step drops it, or the next sample, unless its gradient comes before.
 - Who let a sample's time pass is asked last for a while, unless a gradient comes from it. Time runs
   while the letter is being carried, too: a post may take it as slowly as it likes.
 - Whose gradient could not be worked with is asked last, and not listened to, for all of the epoch.
@@ -92,7 +95,8 @@ class Schedule:
 
     Attributes:
         passes: since the last step.
-        waiting: samples between forward and backward, those that were given up too.
+        waiting: samples between forward and backward, those that were given up too, in the order
+            of their forwards.
     """
 
     def __init__(
@@ -104,6 +108,7 @@ class Schedule:
             raise ValueError(f"Miner {miner} needs a stage, and a local batch of at least 1.")
         self._epoch, self._stage, self._times = epoch, stage, times
         self._local_batch, self._in_flight = local_batch, in_flight
+        self._most = min(local_batch, in_flight)
         self._due = deque(epoch.due(miner) if stage == 0 else [])
         self._begun: set[int] = set()
         self._sender: dict[int, int] = {}
@@ -115,7 +120,7 @@ class Schedule:
         self._silent: dict[int, float] = {}  # miner -> until when it is asked last
         self._spoilt: set[int] = set()  # by a gradient each, which cost a replay of all that was
         self._gathered = _NEVER  # until when others may still be starting
-        self.waiting: set[int] = set()
+        self.waiting: dict[int, None] = {}
         self.passes = self._steps = 0
 
     # -- what came --
@@ -175,8 +180,7 @@ class Schedule:
             letter = self._gradients.popleft()
             if letter.passage.sample in self.waiting:
                 return _entry(letter)
-        full = self.passes >= self._local_batch or len(self.waiting) >= self._in_flight
-        if full and self.passes and not self._live:
+        if self._full and self.passes and not self._live:
             return self.step()
         if not self._has_room:
             return None
@@ -200,7 +204,7 @@ class Schedule:
         sample = entry.sample
         if entry.kind is Kind.BACKWARD:
             self._silent.pop(entry.sender, None)
-            self.waiting.discard(sample)
+            self.waiting.pop(sample, None)
             self._live.pop(sample, None)
             self._tried.pop(sample, None)
             self.passes += 1
@@ -208,8 +212,9 @@ class Schedule:
                 self._hand_back(sample, passed.message, now)
             return
         self._begin(sample)
+        self._make_room()
         self._sender[sample] = entry.sender
-        self.waiting.add(sample)
+        self.waiting[sample] = None
         self._live[sample] = None
         if passed.message is not None:
             order = self._order(sample, now)
@@ -218,7 +223,9 @@ class Schedule:
             self._tried[sample] = set()
 
     def refused(self, entry: Entry, now: float) -> None:
-        """An entry could not be executed; nothing has changed."""
+        """An entry could not be executed. What made room for it is gone."""
+        if entry.kind is Kind.FORWARD:
+            self._make_room()
         if entry.kind is Kind.FORWARD and self._stage == 0:
             self._begin(entry.sample)
         elif entry.kind is Kind.BACKWARD and self._stage == self._epoch.last:
@@ -269,13 +276,24 @@ class Schedule:
     # -- inside --
 
     @property
+    def _full(self) -> bool:
+        return self.passes + len(self.waiting) >= self._most
+
+    @property
     def _has_room(self) -> bool:
-        under_way = self.passes + len(self._live)
-        return under_way < self._local_batch and len(self.waiting) < self._in_flight
+        return not self._full or (not self.passes and next(iter(self.waiting)) not in self._live)
 
     @property
     def _patience(self) -> float:
         return self._times.answer * (self._epoch.last - self._stage)
+
+    def _make_room(self) -> None:
+        """Let go of what `StageWork` lets go of for the next sample."""
+        if self._full and self.waiting:
+            oldest = next(iter(self.waiting))
+            del self.waiting[oldest]
+            self._live.pop(oldest, None)
+            self._tried.pop(oldest, None)
 
     def _begin(self, sample: int) -> None:
         self._begun.add(sample)

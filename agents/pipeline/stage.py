@@ -151,6 +151,11 @@ class StageRunner:
         self.net.load(weights)
         put(self._optimizer, optimizer)
 
+    def drop(self, sample: int) -> None:
+        """Let go of a sample that waits for its backward, which leaves no trace. KeyError for one
+        that does not wait."""
+        del self._waiting[sample]
+
     def coast(self) -> None:
         """Make a step without a gradient, to see what the optimizer's state leads to."""
         self.net.grads.zero_()

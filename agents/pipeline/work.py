@@ -5,6 +5,10 @@ Rule: the entries decide everything. Who executes the same ones from the same we
 messages, log and weights, bit for bit within a determinism class. The inner optimizer starts from
 zero in every epoch, so the weights are all that an epoch starts from.
 
+A step takes a number of passes, and as many samples are under way at most. Who begins one more
+lets go of the one that waits longest, as a STEP would: it can't come back any more. Else a miner
+whose samples all were given up could neither step, without a pass, nor begin anything.
+
 With segments the log's state hashes bind the optimizer too (`agents.pipeline.checkpoint`), and a
 verifier goes on from a state in the middle.
 """
@@ -99,8 +103,9 @@ class StageWork:
 
         Raises:
             StageError: out of order, not of this epoch, or not of this stage; nothing has changed.
-            WireError: its message is none of this sample; nothing has changed. Or this stage's own
-                numbers can't be sent.
+            WireError: its message is none of this sample; nothing has changed, but that the sample
+                which would have made room for it is gone, as after the next forward in any case. Or
+                this stage's own numbers can't be sent.
             FloatingPointError: the loss or a gradient stopped being finite.
         """
         if entry.kind is Kind.STEP:
@@ -111,8 +116,7 @@ class StageWork:
         comes = self.epoch.source_of(self.stage, entry.kind) is not None
         message = entry.message if comes else None
         if entry.kind is Kind.FORWARD:
-            if self.passes + len(self.waiting) >= self._most:
-                raise StageError(f"a step takes {self._most} passes, and so many are under way")
+            self._make_room()
             tokens = self._batch(entry.sample)
             passed = self._runner.do(Forward(entry.sample, tokens, message))
             self.waiting[entry.sample] = None
@@ -128,6 +132,15 @@ class StageWork:
             out = loss_digest(loss)
         self.events.append(Event(entry.kind, entry.sample, digest(message), out))
         return passed
+
+    def _make_room(self) -> None:
+        if self.passes + len(self.waiting) < self._most:
+            return
+        if not self.waiting:
+            raise StageError(f"a step takes {self._most} passes, and so many were made")
+        oldest = next(iter(self.waiting))
+        self._runner.drop(oldest)
+        del self.waiting[oldest]
 
     def _step(self, entry: Entry) -> Passed:
         if entry != Entry(Kind.STEP, self.steps):

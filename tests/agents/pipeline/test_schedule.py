@@ -6,7 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
+from agents.mechanisms.boundary.parts.wire import Wire
 from agents.pipeline.courier import Outcome
 from agents.pipeline.hand_over import Passage
 from agents.pipeline.inbox import Entry
@@ -15,7 +17,9 @@ from agents.pipeline.miner_log import Kind
 from agents.pipeline.schedule import Outgoing, Schedule, Times
 from agents.pipeline.stage import Passed
 from agents.pipeline.trail import trail_from
-from tests.stage.memory.pipeline_epoch import EPOCH
+from agents.pipeline.work import StageWork, replay
+from agents.training.slices import init_stage
+from tests.stage.memory.pipeline_epoch import BATCH, EPOCH, HYPER, SEQ, SLICES, batch
 
 FORWARD, BACKWARD, STEP = Kind.FORWARD, Kind.BACKWARD, Kind.STEP
 TIMES = Times(answer=10.0, retry=1.0, linger=100.0)
@@ -164,11 +168,11 @@ def test_who_can_not_be_reached_is_tried_again_until_the_sample_is_given_up() ->
             tries += 1
     assert 20.0 <= now <= 22.0
     assert tries >= 2 * 20, "both, once a second"
-    assert (one.next(), one.waiting) == (None, {40}), "no step without a pass"
+    assert (one.next(), list(one.waiting)) == (None, [40]), "no step without a pass"
 
 
 def test_a_step_drops_what_was_given_up_but_waits_for_what_is_under_way() -> None:
-    one = schedule(21, local_batch=2)
+    one = schedule(21, local_batch=3)
     begin(one, 40)
     begin(one, 41)
     for out in one.outgoing(0.0):
@@ -178,7 +182,7 @@ def test_a_step_drops_what_was_given_up_but_waits_for_what_is_under_way() -> Non
     one.told(kept, Outcome.TAKEN, 0.0)
     back(one, kept.sample, kept.receiver)
     assert one.next() is None
-    one.outgoing(0.0)  # the sample without candidates ends here, and its place is free
+    one.outgoing(0.0)  # the sample without candidates ends here, and waits for the step
     begin(one, 42)
     out = next(out for out in one.outgoing(0.0) if out.kind is FORWARD)
     assert one.next() is None
@@ -186,6 +190,97 @@ def test_a_step_drops_what_was_given_up_but_waits_for_what_is_under_way() -> Non
     assert one.next() == Entry(STEP, 0)
     one.executed(Entry(STEP, 0), Passed(), 0.0)
     assert not one.waiting
+
+
+def give_up(one: Schedule, sample: int, now: float = 0.0) -> None:
+    """All candidates of the next stage refuse the sample."""
+    for _ in EPOCH.candidates(sample, 2):
+        [out] = [out for out in one.outgoing(now) if out.sample == sample]
+        one.told(out, Outcome.REFUSED, now)
+    assert one.outgoing(now) == []
+
+
+@pytest.mark.parametrize("local_batch", [2, 3, 4])
+def test_what_was_given_up_takes_a_place_of_the_step(local_batch: int) -> None:
+    """`StageWork` counts it: whoever begins one more loses it, and each one after it."""
+    one = schedule(21, local_batch, in_flight=local_batch)
+    begin(one, 40)
+    give_up(one, 40)
+    for sample in range(41, 40 + local_batch):
+        assert one.next() is None, "no step yet"
+        begin(one, sample)
+        back(one, sample, sent(one, 0.0).receiver)
+        for out in one.outgoing(0.0):
+            one.told(out, Outcome.TAKEN, 0.0)
+    assert not one.wants_forward
+    assert one.next() == Entry(STEP, 0)
+
+
+def test_without_a_pass_the_oldest_sample_that_was_given_up_makes_room() -> None:
+    one = schedule(21, local_batch=2, in_flight=2)
+    begin(one, 40)
+    receiver = sent(one, 0.0).receiver
+    one.told(Outgoing(FORWARD, 40, receiver, b"code", TRAIL), Outcome.TAKEN, 0.0)
+    begin(one, 41)
+    give_up(one, 41)
+    assert not one.wants_forward, "the oldest is under way"
+    assert one.next() is None
+    now = 100.0
+    give_up_late = [out for out in one.outgoing(now) if out.sample == 40]
+    one.told(give_up_late[0], Outcome.REFUSED, now)
+    assert one.outgoing(now) == []
+    begin(one, 42, now)
+    assert list(one.waiting) == [41, 42]
+    assert not one.arrived(letter(BACKWARD, 40, receiver, 21)), "it comes too late"
+    back(one, 42, next(o.receiver for o in one.outgoing(now) if o.sample == 42), now)
+    assert one.next() == Entry(STEP, 0)
+
+
+@pytest.mark.parametrize("local_batch", [1, 2, 4])
+@pytest.mark.parametrize("miner", [11, 21])
+@pytest.mark.parametrize("every", [1, 2, 3, 9])
+def test_an_epoch_in_which_samples_are_given_up_loses_no_other(
+    miner: int, local_batch: int, every: int
+) -> None:
+    """A schedule and the work that it drives, both with one limit, as a trainer has them. Every
+    so-many-th sample is refused by all of the next stage, and so are the first four."""
+    stage = EPOCH.stage_of(miner)
+    assert stage is not None
+    state = init_stage(SLICES, stage)
+    done = StageWork(SLICES, EPOCH, miner, state, HYPER, batch, in_flight=local_batch)
+    one = Schedule(EPOCH, miner, local_batch, local_batch, TIMES)
+    comes = list(EPOCH.due(miner)) if stage == 0 else list(EPOCH.samples)
+    lost = [s for place, s in enumerate(comes) if place < 4 or place % every == 0]
+    letters = [] if stage == 0 else list(comes)
+    entries = []
+    for now in range(100):
+        if one.wants_forward and letters:
+            sample = letters.pop(0)
+            way = Passage.of(EPOCH, sample, FORWARD, EPOCH.first(sample, 0), miner)
+            assert one.arrived(Letter(way, b"", random(SLICES.boundary.codes, sample)))
+        while (entry := one.next()) is not None:
+            entries.append(entry)
+            one.executed(entry, done.do(entry), now)
+        for out in one.outgoing(now):
+            taken = out.kind is BACKWARD or out.sample not in lost
+            one.told(out, Outcome.TAKEN if taken else Outcome.REFUSED, now)
+            if out.kind is FORWARD and taken:
+                way = Passage.of(EPOCH, out.sample, BACKWARD, out.receiver, miner)
+                gradient = random(SLICES.boundary.gradients, out.sample)
+                assert one.arrived(Letter(way, b"", gradient))
+    if one.passes:
+        entries.append(one.step())
+        done.do(entries[-1])
+    log = done.log()
+    assert [e.number for e in log.events if e.kind is FORWARD] == comes
+    assert log.backward_passes == len(comes) - len(lost)
+    again = StageWork(SLICES, EPOCH, miner, state, HYPER, batch, in_flight=local_batch)
+    assert replay(again, entries).log() == log
+
+
+def random(wire: Wire, sample: int) -> bytes:
+    draw = torch.Generator().manual_seed(sample)
+    return wire.pack(1e-3 * torch.randn(SLICES.code_shape(BATCH, SEQ), generator=draw))
 
 
 def test_a_gradient_from_who_was_not_asked_or_for_what_is_done_is_of_no_use() -> None:

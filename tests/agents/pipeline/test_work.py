@@ -83,6 +83,37 @@ def test_a_step_drops_the_sample_that_never_came_back() -> None:
         first.do(replace(ours[1], sample=41))
 
 
+def test_one_sample_beyond_those_of_a_step_takes_the_place_of_the_oldest_that_waits() -> None:
+    """Where none of them comes back there is no step that would make room."""
+    state = init_stage(SLICES, 0)
+    samples = [sample for sample in EPOCH.samples if BEGINS[sample] == 11]
+    assert len(samples) == 3
+    one = StageWork(SLICES, EPOCH, 11, state, HYPER, batch, in_flight=2)
+    codes = [one.do(Entry(FORWARD, sample)).message for sample in samples]
+    assert list(one.waiting) == samples[1:]
+    last = replay(work(21), [Entry(FORWARD, samples[2], 11, b"s", codes[2] or b"")])
+    gradient = last.do(Entry(BACKWARD, samples[2])).message
+    assert gradient is not None
+    with pytest.raises(StageError, match="no forward that waits"):
+        one.do(Entry(BACKWARD, samples[0], 21, b"s", gradient))
+    back, step = Entry(BACKWARD, samples[2], 21, b"s", gradient), Entry(STEP, 0)
+    replay(one, [back, step])
+    alone = StageWork(SLICES, EPOCH, 11, state, HYPER, batch, in_flight=2)
+    replay(alone, [Entry(FORWARD, samples[2]), back, step])
+    assert model_hash(one.state()) == model_hash(alone.state()), "it left no trace"
+    assert MinerLog.from_bytes(one.log().to_bytes(), one._origin).backward_passes == 1
+
+
+def test_no_sample_is_begun_where_a_step_has_all_its_passes() -> None:
+    state = init_stage(SLICES, 1)
+    one = StageWork(SLICES, EPOCH, 21, state, HYPER, batch, in_flight=1)
+    theirs = worked()[1]
+    replay(one, theirs[:2])
+    with pytest.raises(StageError, match="a step takes 1 passes, and so many were made"):
+        one.do(theirs[2])
+    replay(one, [Entry(STEP, 0), theirs[2]])
+
+
 def test_what_is_executed_is_of_this_epoch_and_from_the_stage_beside() -> None:
     first, last = work(11), work(21)
     with pytest.raises(StageError, match="not handed out"):

@@ -38,7 +38,7 @@ MINERS = [miner for stage in EPOCH.stages for miner in stage]
 WALLETS = {m: Wallet(Account.from_key(m.to_bytes(32, "big"))) for m in [*MINERS, 99]}
 OPERATORS = {miner: WALLETS[miner].address for miner in MINERS}
 WHERE = letters.domain(31337, "0x" + "11" * 20)
-LOCAL_BATCH, IN_FLIGHT = 2, 4
+LOCAL_BATCH = IN_FLIGHT = 2  # one number, as `agents.rounds.mining` has it
 BATCH, SEQ = 2, 12
 MAX_MESSAGE = SLICES.message_bytes(BATCH, SEQ)
 TIMES = Times(answer=1.0, retry=0.1, linger=5.0)
