@@ -26,8 +26,9 @@ weights, in whole numbers. Of each round's miners:
   The log counts, and not what is paid: others can't lower a miner's pace by losing its samples.
 - A sample failed where its way broke. If a miner lacks its forward, or has it and lacks the
   backward, the break is between this miner and the one that should have handed it over, and both
-  answer for it, since nobody else knows which of the two it was. So who drops a rival's samples
-  loses as much reliability as the rival, beside its own pass.
+  answer for it, since nobody else knows which of the two it was. Where a miner lacks the backward
+  and the one before it has one, that one answers as well (`agents.pipeline.passes`). So who drops a
+  rival's samples loses as much reliability as the rival, beside its own pass.
 - A miner without a step in its log, whose samples others did, has reliability 0, and one that
   shows no log as well. A miner that was drawn for nothing keeps its weight.
 """
@@ -41,7 +42,7 @@ from fractions import Fraction
 
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.miner_log import Kind, MinerLog
-from agents.pipeline.passes import entered, logged
+from agents.pipeline.passes import beside_missing, entered, logged
 
 FULL = 1_000_000
 """The weight of a miner that is as fast as is usual in its stage and fails nobody."""
@@ -172,4 +173,5 @@ def _broken(sample: int, way: Sequence[int], showed: Mapping[int, Showed]) -> It
         yield from way[max(0, place - 1) : place + 1]
     elif not all(backward):
         place = len(way) - 1 - backward[::-1].index(False)
-        yield from way[place : place + 2]
+        around = beside_missing(place, place > 0 and backward[place - 1])
+        yield from way[around.start : around.stop]

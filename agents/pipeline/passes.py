@@ -10,6 +10,12 @@ it, and nobody else knows which. So neither's pass counts, and those of all othe
 the second of four stages refuses a sample that another miner then does: the first and the second
 are not paid for it, the third and the fourth are.
 
+If the miner before one without a BACKWARD has one, it took the gradient from somebody else. Then
+the way broke on both sides, and nobody else knows who began it: the sender may have had all of the
+next stage take the sample from another, the receiver may have kept the gradient back, and the miner
+itself may have let the time pass. So none of the three passes counts. Were one side alone blamed,
+the other could starve a rival of its friend for nothing.
+
 So who repeats what another did earns nothing by it, and who passes by a miner that is there loses
 its own pass of the sample with the miner's. A miner that died in the epoch shows no log. What
 others did in its place counts. One that was passed by while it was away and came back is there.
@@ -82,6 +88,12 @@ def _way(epoch: Epoch, sample: int, there: Collection[int]) -> tuple[int, ...]:
     )
 
 
+def beside_missing(stage: int, elsewhere: bool) -> range:
+    """The stages beside a miner that has a FORWARD and no BACKWARD. `elsewhere`: the miner before
+    it has one, which it took from somebody else."""
+    return range(stage - elsewhere, stage + 2)
+
+
 def unbroken(
     sample: int,
     way: Sequence[int],
@@ -95,7 +107,8 @@ def unbroken(
         if sample not in forward[miner]:
             beside |= {stage - 1, stage}
         elif sample not in backward[miner]:
-            beside |= {stage, stage + 1}
+            elsewhere = stage > 0 and sample in backward[way[stage - 1]]
+            beside |= {*beside_missing(stage, elsewhere)}
     return [miner for stage, miner in enumerate(way) if stage not in beside]
 
 

@@ -19,7 +19,7 @@ from functools import cache
 import pytest
 from eth_utils import keccak
 
-from agents.pipeline import pace
+from agents.pipeline import pace, passes
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.pace import FLOOR, FULL, START, Showed, weights_after, weights_of
 from agents.pipeline.passes import unbroken
@@ -65,9 +65,11 @@ def play(
     renamed: Callable[[int], Collection[int]] = lambda number: (),
     away: Collection[int] = (),
     costs: Sequence[int] = (1,) * 5,
+    around: Breaks = never,
 ) -> Played:
     """`states`: what each says of its pace. `renamed`: who comes under a new name after a round.
-    `away`: who shows no log. `costs`: of the stages' samples, which are alike, as is reckoned."""
+    `away`: who shows no log. `costs`: of the stages' samples, which are alike, as is reckoned.
+    `around`: the place of a miner that gets no gradient, while all others do."""
     played = Played()
     for number in range(ROUNDS):
         seed = keccak(b"epoch %d" % number)
@@ -80,15 +82,16 @@ def play(
         for sample in epoch.samples:
             way = epoch.route(sample, away)
             place = breaks(sample, way, played)
+            skipped = around(sample, way, played)
             for at, miner in enumerate(way):
                 played.had[miner] += 1
                 if place is None or place < 0 or at < place:
                     forwards[miner].add(sample)
-                if place is None or at > ~place >= 0:
+                if at != skipped and (place is None or at > ~place >= 0):
                     entered[miner].add(sample)
             for miner in unbroken(sample, way, forwards, entered):
                 paid[miner] += sample in entered[miner]
-            done += place is None
+            done += place is None and skipped is None
         played.lost += (1 - done / SAMPLES) / ROUNDS
         showed = {}
         for miner in {*MINERS} - {*away}:
@@ -317,6 +320,64 @@ def test_who_drops_a_rivals_samples_loses_more_than_its_friend_gains(
     print(f"    the rival's weight: {played.weights[RIVAL] / FULL:.2f}")
     assert max(profit, without) < -3
     assert played.weights[RIVAL] < 0.95 * FULL
+
+
+# -- who has a rival do a forward in vain, while others do the sample -----------------------------
+
+
+def in_vain(blamed: int, friends: Collection[int]) -> Breaks:
+    """Friends in stage `blamed` have a miner of stage 2 that is none of them get no gradient. In
+    stage 1 they had all of stage 3 take the sample from a friend first. In stage 3 they keep the
+    gradient back. In stage 2 they let the time pass themselves, where strangers are beside them.
+    Others then do the sample. What it costs the friends beside their own work is left out."""
+
+    def around(sample: int, way: Sequence[int], now: Played) -> int | None:
+        if blamed == 2:
+            beside = way[2] in friends and not {way[1], way[3]} & {*friends}
+            return 2 if beside else None
+        return 2 if way[blamed] in friends and way[2] not in friends else None
+
+    return around
+
+
+NAMES = {1: "who hands it on", 2: "who lets the time pass", 3: "who takes it"}
+WAYS_TO = [
+    *((1, (0, 1, 1, 0, 0)), (1, (0, 3, 1, 0, 0)), (1, (0, 5, 2, 0, 0))),
+    *((2, (0, 1, 1, 1, 0)), (2, (0, 2, 2, 2, 0))),
+    *((3, (0, 0, 1, 1, 0)), (3, (0, 0, 1, 3, 0)), (3, (0, 0, 2, 5, 0))),
+]
+
+
+@pytest.mark.parametrize(("blamed", "staff"), WAYS_TO)
+def test_who_has_a_rival_work_in_vain_loses_more_than_its_friends_gain(
+    blamed: int, staff: Sequence[int]
+) -> None:
+    friends = friends_of(staff)
+    around = in_vain(blamed, friends)
+    name = f"work in vain, by {NAMES[blamed]}, {len(friends)} of 25 seats"
+    measured, equal = play(around=around), play(around=around, measured=False)
+    profit = won(name, measured, friends)
+    without = won("    the same, equal paths", equal, friends, honest(False))
+    others = [miner for miner in MINERS if miner not in friends]
+    print(f"    the others: {measured.of(others) - honest().of(others):+.1f} ZOO")
+    assert max(profit, without) < -3
+
+
+@pytest.mark.parametrize(("blamed", "before", "behind"), [(1, 0, 2), (3, 1, 1)])
+def test_were_one_side_of_a_miner_without_a_gradient_blamed_the_other_would_win(
+    blamed: int, before: int, behind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controls: blamed are the miner and the one behind it, or the miner and the one before."""
+
+    def one_side(stage: int, elsewhere: bool) -> range:
+        return range(stage - before, stage + behind) if elsewhere else range(stage, stage + 2)
+
+    monkeypatch.setattr(pace, "beside_missing", one_side)
+    monkeypatch.setattr(passes, "beside_missing", one_side)
+    friends = friends_of((0, 3, 1, 0, 0) if blamed == 1 else (0, 0, 1, 3, 0))
+    played = play(around=in_vain(blamed, friends))
+    name = f"work in vain, by {NAMES[blamed]}, {len(friends)} of 25 seats, the other side blamed"
+    assert won(name, played, friends) > 3
 
 
 # -- who drops the samples of which it has few passes ---------------------------------------------

@@ -137,6 +137,21 @@ def test_both_ends_of_a_break_answer_for_it_and_nobody_else() -> None:
         assert alone[last] < FULL and all(alone[m] == FULL for m in {*MINERS} - {last})
 
 
+def test_who_took_its_gradient_elsewhere_answers_for_the_miner_that_has_none() -> None:
+    """As do that miner and the next: any of the three may have begun it."""
+    stages = ((1, 2), (3, 4), (5, 6), (7, 8))
+    epoch = Epoch(job=1, number=2, seed=bytes(32), stages=stages, samples=range(20))
+    miners = [miner for stage in stages for miner in stage]
+    ways = {sample: epoch.route(sample) for sample in epoch.samples}
+    own = {m: {sample for sample, way in ways.items() if m in way} for m in miners}
+    without, way = 0, ways[0]
+    for lacks, answer in (((1,), (0, 1, 2)), ((0, 1), (1, 2)), ((2,), (1, 2, 3)), ((3,), (2, 3))):
+        missing = {way[stage] for stage in lacks}
+        showed = {m: Showed(own[m], own[m] - ({without} if m in missing else set())) for m in own}
+        found = weights_after(epoch, dict.fromkeys(miners, FULL), showed, (1,) * 4)
+        assert {m for m in miners if found[m] < FULL} == {way[stage] for stage in answer}
+
+
 def _same_pace(done: dict[int, Showed], change: dict[int, Showed]) -> dict[int, Showed]:
     """What did less was busy for less."""
     return {

@@ -93,8 +93,12 @@ def line_log(miner: int, events: str) -> MinerLog:
         (("FBS", "FBS", "FBS", "FBS"), {1, 2, 3, 4}),
         # The third refused it, or the second passed it by; another did it in its place.
         (("FBS", "FBS", "", "FBS"), {1, 4}),
-        # The fourth let go of the gradient on its way back, or the third of the sample.
-        (("FBS", "FBS", "F", "FBS"), {1, 2}),
+        # The fourth let go of the gradient on its way back, or the third of the sample. Or the
+        # second had the fourth take it from another, of whom it has its own gradient.
+        (("FBS", "FBS", "F", "FBS"), {1}),
+        (("FBS", "F", "FBS", "FBS"), {4}),
+        (("F", "F", "FBS", "FBS"), {4}),
+        (("FBS", "F", "F", "FBS"), set()),
         (("F", "F", "F", "FBS"), set()),
         # What it had back and dropped before its step is its own.
         (("FBS", "FB", "FBS", "FBS"), {1, 3, 4}),
