@@ -15,6 +15,10 @@ how many nodes there are, on the price of computing or on what a new identity co
 a is exact. Once the reveals are in, the round's contributions follow from them, and the seed that
 draws comes later; so a lie that scores better than honest work is drawn more often.
 
+Where work is paid in several rounds and was done in one (`backward_passes` with a gamma), a lie is
+found in its own round alone. There a is the larger of two: the node's pay for this round, and what
+its work of this round brings in all of them, were their pots and shares those of this one.
+
 l is what nobody gets back:
 
 - Of a slash, the part that goes to the treasury. Whoever finds a node first gets up to the
@@ -83,6 +87,7 @@ def exposures(
     nodes: Sequence[int],
     contributions: Sequence[int],
     losses: Mapping[int, int],
+    worth: Mapping[int, int] | None = None,
 ) -> dict[int, Exposure]:
     """Exposure of each node of a round's result.
 
@@ -93,12 +98,15 @@ def exposures(
         nodes: of the result.
         contributions: of each; the pay is split by them.
         losses: by node, in 1e-18 ZOO.
+        worth: by node, contributions for its work of this round in all rounds in which that is
+            paid. They count where they are more than its contribution.
     """
     total = sum(contributions)
     if not total:
         return {node: Exposure(0, losses[node]) for node in nodes}
     trainers = reward - reward * aggregator_bps // BPS
+    in_all = worth or {}
     return {
-        node: Exposure(trainers * contribution // total, losses[node])
+        node: Exposure(trainers * max(contribution, in_all.get(node, 0)) // total, losses[node])
         for node, contribution in zip(nodes, contributions, strict=True)
     }

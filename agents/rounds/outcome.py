@@ -37,7 +37,7 @@ from agents.pipeline.unclaimed import with_unclaimed
 from agents.protocol.structs import Proposal
 from agents.rounds.mined import Mined
 from agents.rounds.named import Named
-from agents.rounds.plan import Plan
+from agents.rounds.plan import Plan, gamma_of
 from agents.rounds.release import Release, plain
 from agents.rounds.report import MAX_GAIN_PPM, NodeLine, RoundReport
 from agents.rounds.shares import Shared, Shares, pack_record
@@ -89,6 +89,13 @@ class Outcome:
     def paid(self, invalid: Collection[int] = ()) -> dict[int, int]:
         """Contribution by node, ascending, without the nodes that are `invalid` in the round."""
         return _without(self.nodes, self.contributions, invalid)
+
+    def worth(self, job: JobContext) -> dict[int, int]:
+        """Contributions by node for its work of this round, in all rounds in which that is paid.
+        Empty where it is paid in this round alone."""
+        gamma = gamma_of(job)
+        own = self.report.delivered(()) if gamma > 1 else {}
+        return {node: gamma * passes * PPM for node, passes in own.items()}
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,7 @@ class RoundReader:
                 node: lasting_loss(stake, table) + retained.get((view.job_id, node), 0)
                 for node, stake in stakes.items()
             },
+            outcome.worth(self.models.job(view.job_id)),
         )
         found.pop(UNCLAIMED, None)  # it shares the pay, and nobody can be drawn for it
         return found

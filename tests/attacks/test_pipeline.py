@@ -38,8 +38,9 @@ from agents.pipeline.shards import Settlement, Statement, flat, merge_shards, se
 from agents.pipeline.stage import Passed, Step
 from agents.pipeline.unclaimed import with_unclaimed
 from agents.pipeline.work import StageWork, digest
-from agents.protocol.draw import draw
-from agents.protocol.numbers import UNCLAIMED, Violation
+from agents.protocol.draw import CERTAIN, draw
+from agents.protocol.draw_chance import exposures, lasting_loss
+from agents.protocol.numbers import UNCLAIMED, ZOO, Violation
 from agents.protocol.slashing import DEFAULTS, slash_amount
 from agents.rounds.mined import Mined
 from agents.rounds.outcome import Outcome, compute
@@ -47,7 +48,7 @@ from agents.rounds.shares import Shares
 from agents.storage.embedded import EmbeddedStore
 from agents.training.spec import PipelineSpec
 from agents.verify.spot_checks import malformed, reexecute, suspects
-from tests.stage.memory.honest_round import DEVICE, scaled
+from tests.stage.memory.honest_round import DEVICE, JOB, scaled
 from tests.stage.memory.mined_round import (
     PIPELINE,
     WALLETS,
@@ -640,6 +641,30 @@ def test_free_rider_sends_stale_random_or_copied_codes__it_loses(
     profit = share * COST / PAY - chance * (share + SLASH)
     where = "in its log too" if logs_it else "not in its log"
     assert won(f"free rider, {how} codes, {where}, convicted {chance:.0%}", profit) < 0
+
+
+@pytest.mark.parametrize("gamma", [1, 2, 4])
+def test_newcomer_lies_once_where_passes_are_paid_in_several_rounds__it_is_drawn_by_all_its_pay(
+    tmp_path: Path, gamma: int
+) -> None:
+    """It did nothing in the rounds before, and leaves after this one, in which alone it can be
+    found. Six miners share 240 ZOO, and each has a stake of 100. Control: drawn by its pay in the
+    round of the lie."""
+    mined = make_mined_round(EmbeddedStore(tmp_path / "store"), score_options={"gamma": gamma})
+    before = mined.compute(mined.honest()).report.delivered(())
+    del before[RIDER]
+    plan = replace(mined.plan, step=gamma, earlier=(before,) * (gamma - 1))
+    outcome = compute(mined.job, JOB, 1, plan, mined.before, mined.honest(), DEVICE)
+    losses = dict.fromkeys(outcome.nodes, lasting_loss(100 * ZOO, DEFAULTS))
+    place = 240 * ZOO, 0, outcome.nodes, outcome.contributions, losses
+    once, in_all = exposures(*place)[RIDER], exposures(*place, outcome.worth(mined.job))[RIDER]
+    profit = []
+    for name, found in (("its pay in that round", once), ("all its pay", in_all)):
+        chance = found.chance / CERTAIN
+        profit.append(((1 - chance) * gamma * once.pay - chance * once.loss) / ZOO)
+        won(f"lies once, gamma {gamma}, drawn with {chance:.1%} by {name}", profit[-1])
+    assert profit[1] < -1
+    assert (profit[0] > 3) == (gamma > 1)
 
 
 class HalfIdle(StageWork):

@@ -70,6 +70,8 @@ def test_lasting_loss__is_never_more_than_what_so_many_findings_take(
 def test_exposures__split_what_trainers_can_get_at_most() -> None:
     found = exposures(1_000, 500, [3, 5, 8], [1, 0, 4], {3: 7, 5: 8, 8: 9})
     assert found == {3: Exposure(190, 7), 5: Exposure(0, 8), 8: Exposure(760, 9)}
+    later = exposures(1_000, 500, [3, 5, 8], [1, 0, 4], {3: 7, 5: 8, 8: 9}, {3: 3, 8: 2})
+    assert later == {3: Exposure(570, 7), 5: Exposure(0, 8), 8: Exposure(760, 9)}
     assert exposures(1_000, 500, [3], [0], {3: 7}) == {3: Exposure(0, 7)}
     assert exposures(1_000, 500, [], [], {}) == {}
 

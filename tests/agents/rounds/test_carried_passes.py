@@ -94,3 +94,9 @@ def test_they_are_paid_as_the_primer_says(with_gamma: Made) -> None:
     assert paid[2] == (now[2] + 10) * PPM
     # The report says what was done in this round, whatever is paid beside it.
     assert outcome.report.delivered(()) == now
+    assert outcome.worth(mined.job) == {node: 3 * passes * PPM for node, passes in now.items()}
+
+
+def test_where_a_pass_is_paid_once_its_worth_is_the_rounds_contribution(with_gamma: Made) -> None:
+    mined = with_gamma(1)
+    assert mined.compute(mined.honest()).worth(mined.job) == {}

@@ -19,6 +19,7 @@ from agents.protocol.numbers import ZERO_DIGEST, ZOO
 from agents.protocol.slashing import DEFAULTS, Row
 from agents.rounds.mined import Mined
 from agents.rounds.models import Models
+from agents.rounds.outcome import Outcome
 from agents.rounds.reader import RoundReader
 from agents.runtime.contracts import Event
 from agents.storage.cid import cid_from_digest, cid_of_bytes
@@ -226,6 +227,24 @@ def test_exposures_are_the_pay_of_the_outcome_and_what_answers_for_it_at_the_ope
         )
         for node, part in zip(outcome.nodes, outcome.contributions, strict=True)
     }
+
+
+def test_exposures_count_what_a_rounds_work_brings_in_all_rounds(
+    signed: tuple[RoundReader, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, view = signed
+    submissions = reader.submissions(view)
+    outcome = reader.outcome(view, submissions)
+    assert outcome is not None
+    part = dict(zip(outcome.nodes, outcome.contributions, strict=True))
+    first, second, *_ = part
+    worth = {first: 4 * part[first], second: 0}
+    monkeypatch.setattr(Outcome, "worth", lambda self, job: worth)
+    inputs = reader.inputs(view, submissions, outcome)
+    assert inputs is not None
+    total = sum(outcome.contributions)
+    pay = {node: exposure.pay for node, exposure in inputs.exposures.items()}
+    assert pay == {n: 90 * ZOO * max(p, worth.get(n, 0)) // total for n, p in part.items()}
 
 
 def test_the_committees_inputs_are_the_same_unsigned(signed: tuple[RoundReader, Any]) -> None:
