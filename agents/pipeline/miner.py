@@ -87,6 +87,8 @@ class Miner:
         self._times, self._width, self._store = times or Times(), width, store
         self._limits = local_batch, in_flight
         self._wake = threading.Event()
+        self._work: StageWork
+        self._broken, self._busy_s = False, 0.0
 
     def run(self, deadline: float, stop: Callable[[], bool] = lambda: False) -> Finished | None:
         """Work until the epoch is over, or `deadline` (of `time.monotonic`).
@@ -307,8 +309,8 @@ class Miner:
         return passed
 
     def _recover(self, entry: Entry, executed: bool) -> bool:
-        """After a failure: a forward that was not executed changed nothing, all else may have
-        changed gradients.
+        """After a failure: a forward that was not executed changed nothing. One that was, and whose
+        code nobody would take, is taken back. All else may have changed gradients.
 
         A step that fails would fail again: the epoch ends here with the steps that were made.
         """
@@ -316,8 +318,9 @@ class Miner:
         if entry.kind is Kind.FORWARD:
             if entry.sender:
                 self._box.release(self._passage(entry))
-            if not executed:
-                return True
+            if executed:
+                self._work.take_back()
+            return True
         self._work = self._start()
         for old in self._file.read():
             self._work.do(old)
@@ -330,13 +333,14 @@ class Miner:
         received, now = [], time.monotonic()
         entries = self._file.read()
         for place, entry in enumerate(entries):
+            events = len(self._work.events)
             try:
                 passed = self._do(entry)
             except _FAILURES:
                 if place != len(entries) - 1:
                     raise
                 self._file.cut_last()  # the crash came before it was taken back
-                self._recover(entry, executed=True)
+                self._recover(entry, len(self._work.events) > events)
                 break
             self._schedule.executed(entry, passed, now)
             if entry.sender:

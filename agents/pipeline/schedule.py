@@ -16,6 +16,8 @@ No clock, no I/O: who calls says what happened and what time it is. The rules:
 - Who let a sample's time pass is asked last for a while, unless a gradient comes from it. Time runs
   while the letter is being carried, too: a post may take it as slowly as it likes.
 - Whose gradient could not be worked with is asked last, and not listened to, for all of the epoch.
+  A code that could not be worked with costs one forward, and its sender that sample alone: the
+  next one is taken, since the two would lose more passes by it than the forwards are worth.
 - A miner waits longer the more stages lie behind it, so that the one next to a failure acts first.
 """
 

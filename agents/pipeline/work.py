@@ -133,6 +133,17 @@ class StageWork:
         self.events.append(Event(entry.kind, entry.sample, digest(message), out))
         return passed
 
+    def take_back(self) -> None:
+        """Undo the forward that was executed last, which changed no gradient and no weight. What
+        made room for it stays gone, as after the next forward. ValueError where the last event is
+        none."""
+        if not self.events or self.events[-1].kind is not Kind.FORWARD:
+            raise ValueError("The last event is no FORWARD.")
+        sample = self.events.pop().number
+        self._runner.drop(sample)
+        del self.waiting[sample]
+        self.losses.pop(sample, None)
+
     def _make_room(self) -> None:
         if self.passes + len(self.waiting) < self._most:
             return

@@ -23,14 +23,18 @@ from agents.pipeline.miner import Finished
 from agents.pipeline.miner_log import Kind
 from agents.pipeline.post import Post
 from agents.pipeline.presence import box_of
-from agents.pipeline.work import digest, replay
+from agents.pipeline.stage import Passed
+from agents.pipeline.work import StageWork, digest, replay
 from agents.storage.cid import RAW, cid_from_digest
 from agents.storage.content_store import ContentStore
 from agents.storage.embedded import EmbeddedStore
+from agents.training.slices import init_stage
 from agents.training.state import model_hash
 from tests.stage.memory.pipeline_epoch import (
     BATCH,
     EPOCH,
+    HYPER,
+    IN_FLIGHT,
     MAX_MESSAGE,
     MINERS,
     OPERATORS,
@@ -40,6 +44,7 @@ from tests.stage.memory.pipeline_epoch import (
     WALLETS,
     WHERE,
     announced,
+    batch,
     book,
     check,
     miner_of,
@@ -74,10 +79,15 @@ class Miners:
         when = int(time.time()) + len(self.posts)
         assert self.book.take(announced(miner, self.posts[miner].url, when))
 
-    def start(self, miner: int, stop: Callable[[], bool] = lambda: False) -> None:
+    def start(
+        self,
+        miner: int,
+        stop: Callable[[], bool] = lambda: False,
+        start: Callable[[], StageWork] | None = None,
+    ) -> None:
         """A miner at a new post, as a process that was started again has one."""
         self.announce(miner)
-        one = miner_of(miner, self.posts[miner], self.folder, self.times, self.store)
+        one = miner_of(miner, self.posts[miner], self.folder, self.times, self.store, start)
 
         def run() -> None:
             self.results[miner] = one.run(time.monotonic() + self.seconds, stop)
@@ -432,8 +442,77 @@ def test_a_gradient_that_can_not_be_worked_with_is_taken_back(miners: Miners) ->
     assert_replays(21, done)
 
 
-def give(miners: Miners, kind: Kind, sender: int, message: bytes) -> None:
-    way = Passage.of(EPOCH, 40, kind, sender, 21)
+class Bursting(StageWork):
+    """What comes of one sample's code can't be sent, as where numbers grow beyond the wire's."""
+
+    def __init__(self, bad: int, done: list[tuple[Kind, int]]) -> None:
+        super().__init__(SLICES, EPOCH, 21, init_stage(SLICES, 1), HYPER, batch, IN_FLIGHT)
+        self._bad, self._done = bad, done
+
+    def do(self, entry: Entry) -> Passed:
+        passed = super().do(entry)
+        self._done.append((entry.kind, entry.sample))
+        return replace(passed, message=b"") if entry.sample == self._bad else passed
+
+
+def test_a_code_that_can_not_be_sent_on_is_taken_back_and_nothing_is_done_again(
+    miners: Miners,
+) -> None:
+    """Else each such letter would cost its receiver all of its epoch so far."""
+    miners.times = replace(TIMES, answer=SECONDS, linger=SECONDS)  # notices end the epoch
+    first, bad, after = EPOCH.due(11)[:3]
+    done: list[tuple[Kind, int]] = []
+    starts: list[StageWork] = []
+
+    def start() -> StageWork:
+        starts.append(Bursting(bad, done))
+        return starts[-1]
+
+    for miner in EPOCH.stages[2]:
+        miners.announce(miner)
+    boxes = {m: miners.posts[m].open(running(m), lambda: None) for m in EPOCH.stages[2]}
+    miners.start(21, start=start)
+    gradient = SLICES.boundary.gradients.pack(torch.full(SLICES.code_shape(BATCH, SEQ), 1e-3))
+
+    def hand_over(sender: int, sample: int) -> None:
+        code = work(sender).do(Entry(Kind.FORWARD, sample)).message
+        assert code is not None
+        give(miners, Kind.FORWARD, sender, code, sample)
+
+    def wait_for(done_with: Callable[[], bool]) -> None:
+        while not done_with():
+            assert miners.threads[21].is_alive()
+            time.sleep(0.02)
+
+    hand_over(11, first)
+    wait_for(lambda: (Kind.FORWARD, first) in done)
+    hand_over(11, bad)
+    wait_for(lambda: (Kind.FORWARD, bad) in done)
+    hand_over(11, after)
+    came: dict[int, int] = {}
+    for sample in (first, after):
+        while sample not in came:
+            assert miners.threads[21].is_alive()
+            for miner, box in boxes.items():
+                letter = box.take(Kind.FORWARD)
+                if letter is not None:
+                    came[letter.passage.sample] = miner
+            time.sleep(0.02)
+        give(miners, Kind.BACKWARD, came[sample], gradient, sample)
+    for miner in EPOCH.stages[0]:
+        notice = Done.signed(WALLETS[miner], WHERE, EPOCH, miner)
+        assert send(miners.posts[21].url + "/done", notice.to_bytes(), 60.0)[0] is Outcome.TAKEN
+    finished = miners.finish()[21]
+    assert len(starts) == 1
+    assert [sample for kind, sample in done if kind is Kind.FORWARD] == [first, bad, after]
+    log = finished.work.log()
+    assert {e.number for e in log.events if e.kind is Kind.FORWARD} == {first, after}
+    assert log.backward_passes == 2
+    assert_replays(21, finished)
+
+
+def give(miners: Miners, kind: Kind, sender: int, message: bytes, sample: int = 40) -> None:
+    way = Passage.of(EPOCH, sample, kind, sender, 21)
     body = Letter.signed(WALLETS[sender], WHERE, way, message).to_bytes()
     url, outcome, why = miners.posts[21].url + "/letters", Outcome.LATER, ""
     while outcome is Outcome.LATER and miners.threads[21].is_alive():  # it opens its epoch just now

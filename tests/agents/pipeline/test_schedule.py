@@ -192,6 +192,17 @@ def test_a_step_drops_what_was_given_up_but_waits_for_what_is_under_way() -> Non
     assert not one.waiting
 
 
+def test_whose_code_spoils_a_forward_hands_on_its_other_samples() -> None:
+    """The forward changed nothing, so the sample alone is lost to the two."""
+    one = schedule(21)
+    assert one.arrived(letter(FORWARD, 40, 11, 21))
+    entry = one.next()
+    assert entry is not None
+    one.refused(entry, 0.0)
+    assert one.next() is None and not one.waiting
+    begin(one, 41)
+
+
 def give_up(one: Schedule, sample: int, now: float = 0.0) -> None:
     """All candidates of the next stage refuse the sample."""
     for _ in EPOCH.candidates(sample, 2):

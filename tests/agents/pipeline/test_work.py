@@ -104,6 +104,23 @@ def test_one_sample_beyond_those_of_a_step_takes_the_place_of_the_oldest_that_wa
     assert MinerLog.from_bytes(one.log().to_bytes(), one._origin).backward_passes == 1
 
 
+def test_a_forward_that_is_taken_back_leaves_no_trace() -> None:
+    ours, theirs, first, last = worked()
+    for miner, entries, done in ((11, ours, first), (21, theirs, last)):
+        one = work(miner)
+        one.do(entries[0])
+        other = replace(entries[0], sample=42)
+        one.do(other)
+        one.take_back()
+        assert (list(one.waiting), [*one.losses]) == ([40], [40] if miner == 21 else [])
+        replay(one, [other])  # it may come again
+        one.take_back()
+        replay(one, entries[1:])
+        assert one.log() == done.log() and one.losses == done.losses
+        with pytest.raises(ValueError, match="no FORWARD"):
+            one.take_back()
+
+
 def test_no_sample_is_begun_where_a_step_has_all_its_passes() -> None:
     state = init_stage(SLICES, 1)
     one = StageWork(SLICES, EPOCH, 21, state, HYPER, batch, in_flight=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -93,9 +94,10 @@ def miner_of(
     folder: Path,
     times: Times = TIMES,
     store: ContentStore | None = None,
+    start: Callable[[], StageWork] | None = None,
 ) -> Miner:
     return Miner(
-        start=lambda: work(miner),
+        start=start or (lambda: work(miner)),
         running=running(miner),
         wallet=WALLETS[miner],
         where=WHERE,
