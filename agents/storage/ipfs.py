@@ -42,7 +42,7 @@ from agents.storage.errors import (
     StoreUnavailable,
     TooLarge,
 )
-from agents.storage.ipfs_errors import FAILURES, MALFORMED, TooSlow, Unreadable, translate
+from agents.storage.ipfs_errors import FAILURES, MALFORMED, SLOW, Unreadable, translate
 from agents.storage.ipfs_transport import Stream, Transport
 from agents.storage.patience import Patience
 from agents.storage.spans import Span, Spans, read_spans
@@ -208,7 +208,7 @@ class IpfsStore:
             cid = cid_from_digest(one, RAW)
             return self._call(f"read block {cid}", lambda: self._block(cid, patience), patience)
 
-        with self._had(cid_from_digest(digest, RAW)):
+        with self._had(cid_from_digest(digest, RAW), patience):
             return read_spans(digest, spans, max_bytes, fetch)
 
     def leave(self, box: bytes, cid: str) -> None:
@@ -314,12 +314,14 @@ class IpfsStore:
         return cid
 
     @contextmanager
-    def _had(self, what: str) -> Iterator[None]:
+    def _had(self, what: str, patience: Patience) -> Iterator[None]:
         """A daemon that is too slow with content, and answers else, can't have it: whoever serves
         the first block of a payload and no other must not look like an outage, which stops all."""
         try:
             yield
-        except TooSlow as slow:
+        except StoreUnavailable as slow:
+            if not patience.slow:
+                raise
             try:
                 self._version(Patience(_GRACE_S, 1, 0.0))
             except StoreError:
@@ -331,10 +333,11 @@ class IpfsStore:
 
     def _fetch(self, cid: str, max_bytes: int, place: Arrival) -> int:
         """As `_read`. Raises NotFound where only the content can't be had in time."""
-        with self._had(cid):
-            return self._read(cid, max_bytes, place)
+        patience = self._patience()
+        with self._had(cid, patience):
+            return self._read(cid, max_bytes, place, patience)
 
-    def _read(self, cid: str, max_bytes: int, place: Arrival) -> int:
+    def _read(self, cid: str, max_bytes: int, place: Arrival, patience: Patience) -> int:
         """Let content come to `place` that is verified when this returns; returns its size.
 
         A reply may come back short because the daemon lost the rest of its stream (it tells so only
@@ -343,7 +346,7 @@ class IpfsStore:
         limit = max_bytes
         if parse_cid(cid).codec == RAW:  # one block: anything longer is not it
             limit = min(limit, PROFILE.chunk_size)
-        builder, patience, size = CidBuilder(), self._patience(), 0
+        builder, size = CidBuilder(), 0
         with (
             _Resumed(lambda at: self._cat(cid, at, limit + 1 - at, patience)) as source,
             Meanwhile(builder.update) as pieces,
@@ -409,6 +412,7 @@ class IpfsStore:
                 raise
             except FAILURES as error:
                 problem, may_help = translate(error, action, self.location)
+                patience.slow = isinstance(error, SLOW)
                 if not may_help or not patience.again():
                     raise problem from None
                 if not self._down:

@@ -21,11 +21,6 @@ class Late(Exception):
     """The time of the operation is over."""
 
 
-class TooSlow(StoreUnavailable):
-    """The daemon did not answer in time. Whether it is the daemon or the content that can't be had
-    is told by asking for something that the daemon has."""
-
-
 class Refused(Exception):
     """The server answered with an HTTP status that is not success, and did not explain it."""
 
@@ -52,7 +47,8 @@ FAILURES: Final = (
 )
 """Everything a call through the client may raise."""
 
-_SLOW: Final = (Late, urllib3.exceptions.TimeoutError, TimeoutError)
+SLOW: Final = (Late, urllib3.exceptions.TimeoutError, TimeoutError)
+"""What is raised where no answer came in time, or no more of it."""
 _ABSENT: Final = (
     "not found",
     "could not find",
@@ -94,8 +90,7 @@ def translate(error: Exception, action: str, location: str) -> tuple[StoreError,
             f"{location} gave an unreadable reply to {action} ({why}); check that the address is a "
             "Kubo RPC server"
         ), True
-    kind = TooSlow if isinstance(error, _SLOW) else StoreUnavailable
-    return kind(
+    return StoreUnavailable(
         f"cannot {action} at {location}: {_reason(error)}; check that the IPFS daemon runs and "
         "that its RPC address is right"
     ), True

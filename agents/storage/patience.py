@@ -20,6 +20,9 @@ class Patience:
 
     seconds: how long nothing at all may move. tries: how many requests may bring nothing.
     pause_s: the pause after the first fruitless request; it doubles with each one.
+
+    Attributes:
+        slow: whether the newest failed request was one that nothing came of in time.
     """
 
     def __init__(self, seconds: float, tries: int, pause_s: float) -> None:
@@ -27,6 +30,7 @@ class Patience:
         self._end = time.monotonic() + seconds
         self._tries = self._all_tries = float(tries)
         self._pause_s = pause_s
+        self.slow = False
 
     def left(self) -> float:
         """Seconds until the operation has to end; 0 when it is over."""
