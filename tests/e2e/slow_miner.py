@@ -13,7 +13,7 @@ from agents.runtime.context import Context
 from agents.storage.several import open_stores
 from agents.trainer import Trainer
 
-_SLEEP_S = 0.2  # many times what an entry of a tiny model takes
+_SLEEP_S = 0.3  # many times what an entry of a tiny model takes
 
 
 class SlowWork(StageWork):
