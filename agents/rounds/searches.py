@@ -18,6 +18,7 @@ from agents.protocol.structs import Reveal
 from agents.rounds.submissions import Submission
 
 _WIDTH = 16  # payloads that are read at once
+_KEPT_S = 3600.0  # after the pause is over; rounds that ended leave nothing behind
 
 
 class Searches:
@@ -54,8 +55,9 @@ class Searches:
                 self._again_at.pop(found.reveal, None)
             return found
 
+        oldest = self._clock() - _KEPT_S
+        self._again_at = {one: at for one, at in self._again_at.items() if at >= oldest}
         calls = [fetching(reveal) for reveal in reveals]
-        self._again_at = {r: at for r, at in self._again_at.items() if at >= self._clock() - 3600}
         if len(calls) < 2 or not together:
             return [read(call) for call in calls]
         with ThreadPoolExecutor(_WIDTH, "payloads") as pool:
