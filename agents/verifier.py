@@ -48,6 +48,7 @@ from agents.training.state import PayloadError
 from agents.verify.announcing import Announcements
 from agents.verify.deposits import Purse
 from agents.verify.disclosing import PayloadKeys
+from agents.verify.exhibits import keep
 from agents.verify.judging import result_errors
 from agents.verify.spot_checks import Finding, malformed, reexecute, suspects
 
@@ -79,6 +80,7 @@ class VerifierInJob:
         )
         self.upkeep = Upkeep(network, context.sender, _PATIENCE_S, context.settings.jitter_s)
         self._findings: dict[tuple[bytes, int], Finding] = {}
+        self._exhibited: set[tuple[bytes, int]] = set()
 
     def step(self, view: View, node: int) -> str | None:
         """The single next action in the job."""
@@ -197,7 +199,19 @@ class VerifierInJob:
                 )
                 crashpoint("verifier-auditing")
             found.append(self._findings[key])
+        self._keep_exhibits(inputs, {f.node for f in found if f.violation is not None})
         return found, not shut
+
+    def _keep_exhibits(self, inputs: RoundInputs, guilty: set[int]) -> None:
+        """Pin what the guilty revealed, once each, before anything is said of them."""
+        for submission in inputs.submissions:
+            node = submission.reveal.node
+            key = (inputs.draw_seed, node)
+            if node not in guilty or key in self._exhibited:
+                continue
+            for why in keep(submission, inputs.steps(node), self.store):
+                self.context.log.warning("cannot_keep", of_node=node, why=why)
+            self._exhibited.add(key)
 
     def _reexecute(self, inputs: RoundInputs, node: int) -> Finding | None:
         """The finding; None when what it needs can't be had and time is short.

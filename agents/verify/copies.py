@@ -51,11 +51,14 @@ class LookAlikes:
 
 @dataclass(frozen=True)
 class CopyOrigin:
-    """`source`: the node whose work this is a copy of, None if that wasn't found."""
+    """`source`: the node whose work this is a copy of, None if that wasn't found. `settled`: it was
+    found whose data the work comes from; on another machine it may be unclear, and not otherwise.
+    """
 
     source: int | None
     reason: str
     details: dict[str, Any]
+    settled: bool = False
 
 
 @dataclass
@@ -94,6 +97,7 @@ class Copies:
         self._job, self._codec, self._options = job, job.codec, job.score
         self._job_id, self._plan, self._before = job_id, plan, before
         readable = [s for s in submissions if s.gradient is not None]
+        self._whole = patient and not any(s.unavailable for s in submissions)
         key = self._key(readable)
         if key not in _rounds:
             revealed = self._read_all(readable, store, patient)
@@ -122,7 +126,8 @@ class Copies:
         """Where the payload of `node` comes from. Raises StoreError for data that can't be had."""
         look = self.alike.get(node)
         if look is None:
-            return CopyOrigin(None, "No other payload of the round is like it.", {})
+            alone = "No other payload of the round is like it."
+            return CopyOrigin(None, alone, {}, settled=self._whole)
         details: dict[str, Any] = {
             "look_alikes": list(look.others),
             "identical": look.identical,
@@ -151,9 +156,10 @@ class Copies:
         figures = f"(lean {found.lean:+.4f}, threshold {found.threshold:.4f})"
         if found.origin == Origin.COPIED:
             whose = f"the assigned data of node {found.source}, whose payload is alike"
-            return CopyOrigin(found.source, f"It comes from {whose} {figures}.", details)
+            return CopyOrigin(found.source, f"It comes from {whose} {figures}.", details, True)
         if found.origin == Origin.OWN:
-            return CopyOrigin(None, f"It comes from its own assigned data {figures}.", details)
+            own = f"It comes from its own assigned data {figures}."
+            return CopyOrigin(None, own, details, settled=True)
         return CopyOrigin(None, f"Whose data it comes from is unclear {figures}.", details)
 
     def _find(

@@ -13,11 +13,12 @@ from dataclasses import replace
 from agents.jobs.job import DataLocked
 from agents.protocol.network import Network
 from agents.protocol.view import View
+from agents.rounds.inputs import RoundInputs
 from agents.rounds.member_access import MemberAccess
 from agents.rounds.outcome import disagreements
 from agents.rounds.reader import RoundReader
 from agents.rounds.report import UNAVAILABLE, ReportError
-from agents.rounds.submissions import Submission
+from agents.rounds.submissions import Submission, fetch_proof
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.local import device_of
@@ -111,7 +112,8 @@ class Judge:
             sealing=access,
         )
         self._tell = tell
-        self._no_word: set[tuple[int, int, bytes, int]] = set()
+        # By case whether a trace might change that.
+        self._no_word: dict[tuple[int, int, bytes, int], bool] = {}
 
     def result_errors(self, view: View, patient: bool) -> list[str] | None:
         """See `result_errors` above. None too while keys of what it takes are not disclosed."""
@@ -124,10 +126,11 @@ class Judge:
     def is_innocent(self, view: View, node: int) -> bool | None:
         """Whether a node's work in the round of `view` is right; None while it can't be had.
 
-        So it is while keys of the node's data are not disclosed. None too where the job lists
-        determinism classes and this machine finds the work near, but is not of the class that the
-        node states: verifiers of that class may have found skipped steps that it can't see, and
-        would be slashed for it.
+        So it is while keys of the node's data are not disclosed. None too where this machine finds
+        the work right and could not compare all that a verifier of the node's class compares: it is
+        of another class and some bits differ, or the proof or the trace can't be had. Else a node
+        could choose a lie that its reporters see and the committee doesn't, appeal, and have them
+        slashed.
         """
         found = self.finding(view, node)
         return None if found is None else found.violation is None
@@ -135,7 +138,7 @@ class Judge:
     def finding(self, view: View, node: int) -> Finding | None:
         """What doing a node's work again finds; None where `is_innocent` is None."""
         case = view.job_id, view.round_id, view.round.seed, node
-        if case in self._no_word:
+        if self._no_word.get(case) is False:
             return None
         submissions = self.reader.submissions(view)
         mine = next((s for s in submissions if s.reveal.node == node), None)
@@ -144,6 +147,8 @@ class Judge:
         inputs = self.reader.inputs(view, submissions)
         if inputs is None:
             return None
+        if case in self._no_word and _misses_trace(inputs, mine, self.reader.store):
+            return None  # still
         try:
             if inputs.job.spec.butterfly:
                 report = self.reader.proposed(view, submissions)
@@ -157,12 +162,19 @@ class Judge:
         except DataLocked as locked:
             self._tell(f"node {node} in round {view.round_id} can't be judged yet: {locked}")
             return None
-        if found.near and inputs.job.spec.classes:
-            self._no_word.add(case)
+        if found.violation is None and found.unsure:
+            self._no_word[case] = _misses_trace(inputs, mine, self.reader.store)
             self._tell(
-                f"node {node} in round {view.round_id} states the determinism class "
-                f"{mine.determinism_class!r}, and this machine, of another one, finds its work "
-                "near: only a member of that class can tell whether it skipped steps"
+                f"node {node} in round {view.round_id} can't be cleared here: {found.unsure}"
             )
             return None
         return found
+
+
+def _misses_trace(inputs: RoundInputs, submission: Submission, store: ContentStore) -> bool:
+    """Whether a node's trace, which its replay could be compared with, can't be read."""
+    if not inputs.job.traced:
+        return False
+    return isinstance(
+        fetch_proof(submission.reveal, inputs.steps(submission.reveal.node), store), str
+    )

@@ -54,6 +54,7 @@ from agents.verify.reexecution import (
     Tolerances,
     compare,
     compare_encoded,
+    unlike,
 )
 from agents.verify.segments import compare_ends
 
@@ -63,13 +64,13 @@ _NEAR_ZERO = 10
 
 @dataclass(frozen=True)
 class Verdict:
-    """`right`: nothing is wrong with the miner's work. `details`: for the evidence. `near`: as in
+    """`right`: nothing is wrong with the miner's work. `details`: for the evidence. `unsure`: as in
     `agents.verify.spot_checks.Finding`."""
 
     right: bool
     reason: str
     details: dict[str, Any]
-    near: bool = False
+    unsure: str = ""
 
 
 def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentStore) -> Verdict:
@@ -117,7 +118,10 @@ def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentSt
     else:
         verdict = _compare_payload(inputs, mined, change(before, work.state()), same_class, store)
     details = _details(verdict.cosine, same_class, mined.segment)
-    return Verdict(verdict.ok, verdict.reason, details, verdict.ok and not verdict.exact)
+    known = _first_difference(work.events, part.events, exact=True) is None
+    known &= _false_loss(work.losses, mined.proof, exact=True) is None
+    unsure = "" if verdict.exact and known else unlike(mined.proof.determinism_class)
+    return Verdict(verdict.ok, verdict.reason, details, unsure if verdict.ok else "")
 
 
 def _redo(

@@ -94,6 +94,15 @@ def compare(
     return Comparison(ok, exact, angle, rel_l2, reason)
 
 
+def unlike(stated: str) -> str:
+    """Why a machine of another class than the stated one can't be sure of work that it finds right,
+    as a sentence that goes on from the node's name."""
+    return (
+        f"it states the determinism class {stated!r}, and this machine, of another one, finds it "
+        "right as far as that shows: only a member of that class can tell whether it skipped steps"
+    )
+
+
 @dataclass(frozen=True)
 class Encoding:
     """How an update was encoded: the codec, the memory that it added, the public seed. `limit`: how

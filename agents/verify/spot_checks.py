@@ -55,8 +55,13 @@ from agents.verify.reexecution import (
     Tolerances,
     compare,
     compare_encoded,
+    unlike,
 )
 
+_AT_THE_EDGE = (
+    "its payload is at the edge of what the job's noise allows, where another machine's rounding "
+    "may decide"
+)
 _COMMIT_SLACK_S = 60  # compute time is a wall clock's; the window is the chain's
 
 
@@ -66,8 +71,8 @@ class Finding:
 
     `trace`: of the replay, where the job's work is traced and the node says that it is in the
     determinism class of this machine, so that the same steps give the same hashes; else None.
-    `near`: the work is right within the tolerances and not to the bit, as far as this machine can
-    tell: the node states another class than its own.
+    `unsure`: of work that is right, why a verifier of the node's class may have found it wrong all
+    the same, as a sentence: it compares more than could be compared here. Empty where all was.
     """
 
     node: int
@@ -75,7 +80,7 @@ class Finding:
     reason: str
     evidence: bytes  # canonical JSON
     trace: Trace | None = None
-    near: bool = False
+    unsure: str = ""
 
     @property
     def label(self) -> str:
@@ -219,12 +224,13 @@ def reexecute(inputs: RoundInputs, node: int, device: str, store: ContentStore) 
     if inputs.job.verification.copies_judged:
         origin = _copies(inputs, store).judge(node, device)
         guilt = None if origin.source is None else violation
-        return _finding(inputs, submission, guilt, origin.reason, origin.details)
+        found = _finding(inputs, submission, guilt, origin.reason, origin.details)
+        return found if origin.settled else replace(found, unsure=origin.reason)
     if isinstance(submission, Mined):
         redone = check_miner(inputs, submission, device, store)
         guilt = None if redone.right else violation
         found = _finding(inputs, submission, guilt, redone.reason, redone.details)
-        return replace(found, near=redone.near)
+        return replace(found, unsure=redone.unsure)
     spec = inputs.job.spec
     task = work_order(
         inputs.plan.manifest, node, spec, inputs.job_id, inputs.plan.step, model_hash(inputs.before)
@@ -260,7 +266,11 @@ def reexecute(inputs: RoundInputs, node: int, device: str, store: ContentStore) 
     shown = replayed if same_class else None
     if verdict.ok:
         right = _finding(inputs, submission, None, verdict.reason, details, shown)
-        return replace(right, near=not verdict.exact)
+        if isinstance(told, str) and inputs.job.traced:
+            return replace(right, unsure=told)  # of its class or not: its trace was not compared
+        known = replayed is None or (trace is not None and trace.hashes == own.hashes)
+        stated = submission.determinism_class or (proof.determinism_class if proof else "")
+        return right if verdict.exact and known else replace(right, unsure=unlike(stated))
     if replayed is not None:
         details["bisection"] = _first_wrong(replayed, trace, submission.reveal.trace_root)
     return _finding(inputs, submission, violation, verdict.reason, details, shown)
@@ -317,7 +327,8 @@ def _judge_noised(
     details = {"length": verdict.length, "direction": verdict.direction}
     if verdict.passed:
         reason = "The payload is what replay gives, within the noise that the job asks for."
-        return _finding(inputs, submission, None, reason, details)
+        right = _finding(inputs, submission, None, reason, details)
+        return right if verdict.clear else replace(right, unsure=_AT_THE_EDGE)
     reason = f"Replay disagrees beyond the job's noise: {verdict.reason}."
     return _finding(inputs, submission, violation, reason, details)
 

@@ -361,7 +361,7 @@ def test_a_round_of_the_job_is_done_again_from_what_its_node_carried(tmp_path: P
     run.round()
     assert run.played is not None
     right = reexecute(run.played, 3, DEVICE, run.store)
-    assert (right.violation, right.near) == (None, False), right.reason
+    assert (right.violation, right.unsure) == (None, ""), right.reason
     no_state = replace(run.played, inner=lambda _: None)
     no_memory = replace(run.played, memory=lambda _: None)
     for blank in (no_state, no_memory):

@@ -52,10 +52,8 @@ def redo_training(
         if finding.trace is not None:
             replayed[node] = Replayed(submission.reveal.trace_root, finding.trace)
         wrong = finding.violation is not None or node in by_itself
-        if node in guilty and not wrong and finding.near and inputs.job.spec.classes:
-            part.remark(
-                f"{who} was found invalid. Here only its class could tell: {finding.reason}"
-            )
+        if node in guilty and not wrong and finding.unsure:
+            part.remark(f"{who} was found invalid. It can't be cleared here: {finding.unsure}")
             continue
         if node in guilty:
             sentence = "it was found invalid, but its training gives what it revealed: "

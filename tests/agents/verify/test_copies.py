@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agents.protocol.numbers import Violation
+from agents.rounds.report import UNAVAILABLE
 from agents.rounds.submissions import Submission
 from agents.storage.canonical import loads
 from agents.storage.embedded import EmbeddedStore
@@ -79,7 +80,7 @@ def test_a_rescaled_copy_is_found_and_its_victim_is_not_blamed(
     copy = free.submit(thief, scaled(free.works[victim].gradient, 1.7))
     found = findings(free, with_others(free, copy))
     assert found.keys() == {victim, thief}
-    assert found[victim].violation is None
+    assert (found[victim].violation, found[victim].unsure) == (None, "")
     assert found[thief].violation == Violation.INVALID, "the chain takes COPIED for equal bytes"
     said = loads(found[thief].evidence)
     assert (said["node"], said["source"], said["origin"]) == (thief, victim, "copied")
@@ -120,7 +121,8 @@ def test_without_anyone_to_compare_with_nobody_is_condemned(free: HonestRound) -
     pair = [free.submit(3), free.submit(5, scaled(free.works[3].gradient, 1.7))]
     work = free.inputs(pair)
     for node in (3, 5):
-        assert reexecute(work, node, DEVICE, free.store).violation is None
+        found = reexecute(work, node, DEVICE, free.store)
+        assert found.violation is None and "is unclear" in found.unsure
 
 
 def more_than_assigned(tiny: HonestRound, node: int) -> State:
@@ -137,6 +139,14 @@ def test_who_trains_on_twice_the_data_is_no_suspect(free: HonestRound) -> None:
     assert findings(free, submissions) == {}
     finding = reexecute(free.inputs(submissions), 5, DEVICE, free.store)
     assert finding.violation is None and "No other payload" in finding.reason
+    assert finding.unsure == ""
+
+
+def test_who_is_like_nobody_is_sure_to_be_only_where_all_can_be_read(free: HonestRound) -> None:
+    """Whom it is a copy of may be the one whose payload is gone."""
+    gone = replace(free.submit(9), gradient=None, reason=UNAVAILABLE)
+    finding = reexecute(free.inputs(with_others(free, gone)), 5, DEVICE, free.store)
+    assert finding.violation is None and "No other payload" in finding.unsure
 
 
 def test_a_copy_of_twice_the_data_never_falls_on_its_victim(free: HonestRound) -> None:

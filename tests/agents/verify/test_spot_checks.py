@@ -122,11 +122,11 @@ def test_a_trace_kept_back_buys_no_tolerance_where_classes_are_listed(tiny: Hone
     kept_back = {"trace": cid_of_bytes(b"never published")}
     anywhere = fetch(tiny.reveal(5, payload, **kept_back), tiny.job, tiny.store)
     found = judge(tiny, 5, anywhere)
-    assert found.violation is None and found.near
+    assert found.violation is None and found.unsure
     there = fetch(tiny.reveal(5, payload, **kept_back), listing.job, tiny.store)
     assert judge(listing, 5, there).violation == Violation.INVALID
     honest = judge(listing, 5, listing.submit(5))
-    assert honest.violation is None and not honest.near
+    assert honest.violation is None and not honest.unsure
 
 
 def test_a_copy_is_copied_only_where_the_chain_flagged_it(tiny: HonestRound) -> None:

@@ -36,6 +36,7 @@ FALSE_ALARM = 1e-9
 # Three one-sided bounds at e^-x each, and a two-sided one at 2 e^-x.
 _X = math.log(5.0 / FALSE_ALARM)
 _T = math.sqrt(2.0 * _X)
+_CLEAR = 0.9  # of a bound
 _SLACK = 2.0**-9  # The noise's grid, and fp32: both far below.
 
 
@@ -49,6 +50,8 @@ class NoiseCheck:
         lowest, highest: bounds on `length`.
         direction: component of r along `expected` in deviations; honest within +-6.7.
         reason: a sentence if it did not pass, else "".
+        clear: passed, with a tenth of each bound to spare: more than what machines that round
+            otherwise find can differ by.
     """
 
     passed: bool
@@ -57,6 +60,7 @@ class NoiseCheck:
     highest: float
     direction: float
     reason: str
+    clear: bool
 
 
 def consistent(
@@ -90,7 +94,10 @@ def consistent(
             f"its deviation along the expected update is {direction:.1f} deviations; honest noise "
             f"stays within {_T:.1f}"
         )
-    return NoiseCheck(not reason, length, lowest, highest, direction, reason)
+    spare = 1.0 - _CLEAR
+    inner = lowest + spare * min(lowest, 1.0 - lowest), highest - spare * (highest - 1.0)
+    clear = inner[0] <= length <= inner[1] and abs(direction) <= _CLEAR * _T
+    return NoiseCheck(not reason, length, lowest, highest, direction, reason, clear)
 
 
 def plausible(
@@ -113,7 +120,7 @@ def plausible(
             f"its squared norm is {found.length:.4g} times that of its noise; an honest one stays "
             f"within {lowest:.4g}..{highest:.4g}"
         )
-    return NoiseCheck(not reason, found.length, lowest, highest, 0.0, reason)
+    return NoiseCheck(not reason, found.length, lowest, highest, 0.0, reason, not reason)
 
 
 def accumulated(directions: Sequence[float]) -> float:

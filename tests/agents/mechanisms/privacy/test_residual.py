@@ -30,7 +30,25 @@ def test_honest_noise_passes(k):
     for _ in range(200 if k < 10_000 else 5):
         verdict = consistent(vector + 0.3 * rng.standard_normal(k), vector, 0.3)
         assert verdict.passed, verdict.reason
+        assert verdict.clear
         assert plausible(vector + 0.3 * rng.standard_normal(k), 1.0, 0.3).passed
+
+
+@pytest.mark.parametrize("along", [False, True])
+def test_what_is_at_the_edge_of_a_bound_passes_and_is_not_clear(along):
+    """A machine that rounds otherwise may see it beyond the bound."""
+    k, rng = 1000, np.random.default_rng(5)
+    vector = expected(k, 1.0)
+    noise = rng.standard_normal(k)
+    noise -= vector * (noise @ vector) / (vector @ vector)
+    noise *= math.sqrt(k) / np.linalg.norm(noise)
+    highest = consistent(noise, np.zeros(k), 1.0).highest
+    for share, clear in ((0.5, True), (0.97, False)):
+        sent = noise * math.sqrt(1 + share * (highest - 1))
+        if along:
+            sent = noise + share * 6.68 * vector / np.linalg.norm(vector)
+        verdict = consistent(vector + sent, vector, 1.0)
+        assert (verdict.passed, verdict.clear) == (True, clear)
 
 
 def test_bounds_are_those_of_the_false_alarm_rate():
