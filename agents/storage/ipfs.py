@@ -42,7 +42,7 @@ from agents.storage.errors import (
     StoreUnavailable,
     TooLarge,
 )
-from agents.storage.ipfs_errors import FAILURES, MALFORMED, SLOW, Unreadable, translate
+from agents.storage.ipfs_errors import DOUBTFUL, FAILURES, MALFORMED, Unreadable, translate
 from agents.storage.ipfs_transport import Stream, Transport
 from agents.storage.patience import Patience
 from agents.storage.spans import Span, Spans, read_spans
@@ -57,6 +57,7 @@ _NOTHING: Final = b'{"Entries":null}'
 _LISTED: Final = re.compile(rb'\s*\{\s*"Entries"')
 _NAME: Final = re.compile(rb'"Name"\s*:\s*"([a-z0-9]+)"')
 _BASE: Final = {"cid-base": "base32"}  # how a reply writes its CIDs: as this network does
+_PROBE: Final = b"menagerie: whether this daemon keeps content"
 _ADD_OPTIONS: Final = {
     **_BASE,
     "hash": "sha2-256",
@@ -186,7 +187,8 @@ class IpfsStore:
             if reply["Pins"] != [cid]:
                 raise Unreadable("it pinned something else than was asked for")
 
-        self._call(f"pin {cid}", keep, patience)
+        with self._had(cid, patience):
+            self._call(f"pin {cid}", keep, patience)
 
     def resolve(self, digest: bytes) -> str:
         """The CID a digest names, from the block itself."""
@@ -315,20 +317,22 @@ class IpfsStore:
 
     @contextmanager
     def _had(self, what: str, patience: Patience) -> Iterator[None]:
-        """A daemon that is too slow with content, and answers else, can't have it: whoever serves
-        the first block of a payload and no other must not look like an outage, which stops all."""
+        """A daemon that is too slow with content, or says in words why it can't read it, and works
+        else, can't have it: whoever serves the first block of a payload and no other, or names a
+        block that is no file, must not look like an outage, which stops all."""
         try:
             yield
-        except StoreUnavailable as slow:
-            if not patience.slow:
+        except StoreUnavailable as failed:
+            if not patience.doubtful:
                 raise
             try:
                 self._version(Patience(_GRACE_S, 1, 0.0))
-            except StoreError:
-                raise slow from None
+                self._add(_Hashed(io.BytesIO(_PROBE), "bytes"), Patience(_GRACE_S, 1, 0.0))
+            except (StoreError, *FAILURES):
+                raise failed from None
             raise NotFound(
-                f"{self.location} answers, and it does not bring all of {what} in "
-                f"{self._seconds:g} s; nobody reachable provides the rest"
+                f"{self.location} works, and it does not bring {what}; nobody reachable provides "
+                f"all of it as a file: {failed}"
             ) from None
 
     def _fetch(self, cid: str, max_bytes: int, place: Arrival) -> int:
@@ -388,7 +392,8 @@ class IpfsStore:
         """(CID, verified block). The daemon finds blocks by digest whatever the codec asked for."""
         raw = cid_from_digest(digest, RAW)
         patience = self._patience()
-        block = self._call(f"read block {raw}", lambda: self._block(raw, patience), patience)
+        with self._had(raw, patience):
+            block = self._call(f"read block {raw}", lambda: self._block(raw, patience), patience)
         if cid_of_bytes(block) != raw:  # also when it is larger than any block of the profile
             raise CorruptContent(
                 f"{self.location} returned {len(block)} bytes for block {raw} that are not it: "
@@ -412,7 +417,7 @@ class IpfsStore:
                 raise
             except FAILURES as error:
                 problem, may_help = translate(error, action, self.location)
-                patience.slow = isinstance(error, SLOW)
+                patience.doubtful = isinstance(error, DOUBTFUL)
                 if not may_help or not patience.again():
                     raise problem from None
                 if not self._down:

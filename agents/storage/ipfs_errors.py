@@ -47,8 +47,12 @@ FAILURES: Final = (
 )
 """Everything a call through the client may raise."""
 
-SLOW: Final = (Late, urllib3.exceptions.TimeoutError, TimeoutError)
-"""What is raised where no answer came in time, or no more of it."""
+DOUBTFUL: Final = (
+    *(Late, urllib3.exceptions.TimeoutError, TimeoutError),
+    ipfshttpclient.exceptions.ErrorResponse,
+)
+"""What is raised where no answer came in time, or no more of it, or a reason in words. What a
+stranger made may be the cause of it: a block that no reader of files knows, or one nobody sends."""
 _ABSENT: Final = (
     "not found",
     "could not find",
@@ -57,7 +61,10 @@ _ABSENT: Final = (
     "offline",
     "not pinned",
 )
-_NOT_A_FILE: Final = ("is a directory", "unrecognized", "protobuf", "proto:", "unixfs")
+_NOT_A_FILE: Final = (
+    *("is a directory", "unrecognized", "protobuf", "proto:", "unixfs"),
+    *("operation not supported", "unexpected place"),  # of a symbolic link, as Kubo says it
+)
 _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (Late, "it did not answer in time, or too slowly"),
     (urllib3.exceptions.TimeoutError, "it did not answer in time"),

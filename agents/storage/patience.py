@@ -22,7 +22,8 @@ class Patience:
     pause_s: the pause after the first fruitless request; it doubles with each one.
 
     Attributes:
-        slow: whether the newest failed request was one that nothing came of in time.
+        doubtful: whether the newest request may have failed for what was asked for, and not for who
+            was asked: nothing came in time, or the answer was a reason in words.
     """
 
     def __init__(self, seconds: float, tries: int, pause_s: float) -> None:
@@ -30,7 +31,7 @@ class Patience:
         self._end = time.monotonic() + seconds
         self._tries = self._all_tries = float(tries)
         self._pause_s = pause_s
-        self.slow = False
+        self.doubtful = False
 
     def left(self) -> float:
         """Seconds until the operation has to end; 0 when it is over."""

@@ -27,7 +27,15 @@ from agents.storage import (
     TooLarge,
     open_store,
 )
-from agents.storage.cid import PROFILE, CidBuilder, cid_of_bytes, digest_of
+from agents.storage.cid import (
+    DAG_PB,
+    PROFILE,
+    RAW,
+    CidBuilder,
+    cid_from_digest,
+    cid_of_bytes,
+    digest_of,
+)
 from agents.storage.ipfs import IpfsStore
 from scripts._net.kubo import KuboHandler, KuboServer
 
@@ -144,10 +152,14 @@ def test_a_lasting_fault_is_one_clear_error(
     cid = ipfs.put_bytes(SMALL)
     for use in _uses(ipfs, cid, tmp_path / "out"):
         kubo.calls.clear()
-        kubo.faults.extend([fault] * tries)
+        kubo.faults.extend([fault] * (tries + 1))
         with pytest.raises(StoreUnavailable, match=reason):
             use()
-        assert len(kubo.calls) == tries
+        # A reason in words may be the content's. So a reader asks then whether the daemon works.
+        asked = [call for call, _ in kubo.calls][tries:]
+        assert len(kubo.calls) >= tries and asked in ([], ["version"])
+        assert not asked or fault.startswith("error:")
+        kubo.faults.clear()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -175,11 +187,12 @@ def test_what_the_daemon_says_decides_the_error(
 ) -> None:
     cid = ipfs.put_bytes(SMALL)
     kubo.calls.clear()
-    kubo.faults.extend([f"error:{message}"] * 3)
+    kubo.faults.extend([f"error:{message}"] * 4)
     with pytest.raises(kind) as caught:
         ipfs.get(cid, LIMIT)
     assert type(caught.value) is kind
-    assert len(kubo.calls) == (3 if kind is StoreUnavailable else 1)
+    # Three reads, and the question whether it works.
+    assert len(kubo.calls) == (4 if kind is StoreUnavailable else 1)
     assert message in str(caught.value)
 
 
@@ -376,6 +389,54 @@ def test_content_of_which_the_first_block_alone_is_served_is_missing(
                 store.get_digest(digest_of(cid), LIMIT)
             else:
                 store.get_spans(digest_of(cid), [(0, 2 * PROFILE.chunk_size)], LIMIT)
+    finally:
+        store.close()
+        server.shutdown()
+        server.server_close()
+
+
+class Refusing(KuboHandler):
+    """As Kubo where a CID names a symbolic link, or something that it has another word for."""
+
+    def answer(self, call: str, options: dict[str, str], body: bytes, fault: str) -> None:
+        said = REFUSALS.get(options.get("arg", ""), "")
+        if said and call in ("cat", "block/get", "pin/add"):
+            self.send_json({"Message": said, "Code": 0, "Type": "error"}, status=500)
+        elif self.server.full and call == "add":
+            self.send_json({"Message": "no space left", "Type": "error"}, status=500)
+        else:
+            super().answer(call, options, body, fault)
+
+
+LINK, ODD = (cid_from_digest(bytes([n]) * 32, DAG_PB) for n in (1, 2))
+REFUSALS = {
+    LINK: "operation not supported",
+    ODD: "a new reason",
+    cid_from_digest(bytes([2]) * 32, RAW): "a new reason",
+}
+
+
+@pytest.mark.parametrize("cid", [LINK, ODD], ids=["link", "unknown reason"])
+@pytest.mark.parametrize("how", ["get", "get_digest", "pin"])
+def test_what_a_daemon_refuses_to_read_is_no_outage(cid: str, how: str) -> None:
+    """Else a node that names a symbolic link as its trace would keep all from judging its round.
+    A daemon that takes no content either has a fault of its own."""
+    server = KuboServer(handler=Refusing)
+    server.full = False
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    store = IpfsStore(server.address, timeout_s=5, attempts=2, backoff_s=0.005)
+    reads = {
+        "get": lambda: store.get(cid, LIMIT),
+        "get_digest": lambda: store.get_digest(digest_of(cid), LIMIT),
+        "pin": lambda: store.pin(cid),
+    }
+    try:
+        with pytest.raises((NotFound, CorruptContent)):
+            reads[how]()
+        server.full = True
+        if cid == ODD:
+            with pytest.raises(StoreUnavailable, match="a new reason"):
+                reads[how]()
     finally:
         store.close()
         server.shutdown()
