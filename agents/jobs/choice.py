@@ -5,7 +5,8 @@ Rule: jobs are ranked by what an hour of the work that they are expected to take
 work of a round is the time for which it holds a node, plus the time that the node then computes.
 A round is expected to hold a node for as long as the job's last rounds did; the windows of its
 terms count as one round more, in which nobody is early. Rounds that ended without a result were
-work too, so they make the pay of the others less. Who opened its job first, how many rounds it
+work too, so they make the pay of the others less; for verifiers and aggregators so do rounds that
+nobody came to. Who opened its job first, how many rounds it
 promises and how much it says it will pay later counts for nothing.
 
 A node leaves a job for a better one only if that pays a good part more, and never in the middle of
@@ -14,7 +15,7 @@ its own work.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from agents.protocol.numbers import ZOO
@@ -27,18 +28,20 @@ USUAL_SPEED = 1e11
 
 PAST_ROUNDS = 8  # of a job that its pay and progress are judged by, the newest
 _STALLED = 3  # rounds in a row that ended without a result, and people had worked in
+_NEW = 4
 BETTER = 1.25  # times the pay, for a job to be left for another
 _HOUR = 3_600
 
 
 @dataclass(frozen=True)
 class PastRound:
-    """A round that is over and that somebody committed in. `lasted_s`: until it ended, or the next
-    one opened. `paid`: it was finalized."""
+    """A round that is over. `lasted_s`: until it ended, or the next one opened. `paid`: it was
+    finalized. `worked`: somebody committed in it."""
 
     opened_at: int
     lasted_s: int
     paid: bool
+    worked: bool = True
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,11 @@ class Offer:
     overdue_s: int = 0
     refused: str | None = None
 
+    @property
+    def has_paid(self) -> bool:
+        """Whether one of its last rounds was finalized."""
+        return any(past.paid for past in self.past)
+
 
 def hourly(offer: Offer, speed: float) -> float:
     """ZOO for an hour of a node's expected work. `speed`: operations per second."""
@@ -84,7 +92,7 @@ def refusal(offer: Offer, speed: float, least_pay: float, now: int) -> str | Non
     for past in reversed(offer.past):
         if past.paid:
             break
-        lost += 1
+        lost += past.worked
     if lost >= _STALLED:
         # Twice as long after each further loss: a network that had an outage comes back.
         again = offer.past[-1].opened_at + (offer.windows_s << (lost - _STALLED + 1))
@@ -109,6 +117,23 @@ class Rated:
 
     def __str__(self) -> str:
         return f"job {self.job_id} pays {self.pays:.4g} ZOO for an hour of its expected work"
+
+
+def looked_at(
+    offers: Sequence[Offer], speed: float, keep: Collection[int], most: int
+) -> list[Offer]:
+    """In which order a node that serves `most` jobs asks whether they suit it.
+
+    Those of `keep` come first. Then those that have paid come before those that only say they will,
+    whatever they say, but for one in `_NEW` places: a job that nobody has worked in costs who
+    creates it nothing, and eight of them would hold every verifier.
+    """
+    by_pay = sorted(offers, key=lambda one: (-hourly(one, speed), one.job_id))
+    kept = [one for one in by_pay if one.job_id in keep]
+    proven = [one for one in by_pay if one.has_paid and one not in kept]
+    new = [one for one in by_pay if not one.has_paid and one not in kept]
+    places = most // _NEW
+    return [*kept, *new[:places], *proven, *new[places:]]
 
 
 def ranked(rated: Sequence[Rated]) -> list[Rated]:

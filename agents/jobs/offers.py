@@ -26,6 +26,7 @@ from agents.jobs.choice import (
     PastRound,
     Rated,
     hourly,
+    looked_at,
     ranked,
     refusal,
 )
@@ -109,7 +110,10 @@ class Offers:
         bounds, nodes = self._network.bounds(), self._nodes()
         live = self._live_jobs()
         offers = [self._offer(job_id, job, nodes, bounds, head) for job_id, job in live.items()]
-        offers.sort(key=lambda o: (o.job_id not in keep, -hourly(o, speed), o.job_id))
+        if self._role == Role.TRAINER:  # it works in one
+            offers.sort(key=lambda o: (o.job_id not in keep, -hourly(o, speed), o.job_id))
+        else:
+            offers = looked_at(offers, speed, keep, self._settings.max_jobs)
         found: list[Rated] = []
         reasons: dict[int, str] = {}
         for offer in offers:
@@ -213,7 +217,8 @@ class Offers:
     def _rounds(
         self, job_id: int, job: Job, head: Head
     ) -> tuple[tuple[PastRound, ...], Round | None]:
-        """The newest rounds that are over and had work in them, and the running one."""
+        """The newest rounds that are over, and the running one. For trainers only those of them
+        that somebody worked in."""
         newest = job.rounds_opened
         numbers = range(max(1, newest - PAST_ROUNDS), newest + 1)
         unknown = [n for n in numbers if (job_id, n) not in self._past]
@@ -234,9 +239,11 @@ class Offers:
                 if number < newest and round_.phase in _OVER:
                     self._past[job_id, number] = round_, until
             end = round_.opened_at
-            if round_.phase in _OVER and round_.n_committed:
-                lasted = until - round_.opened_at
-                found.append(PastRound(round_.opened_at, lasted, round_.phase == Phase.FINALIZED))
+            worked = bool(round_.n_committed)
+            # Who waits for trainers has waited in a round that nobody came to.
+            if round_.phase in _OVER and (worked or self._role != Role.TRAINER):
+                paid, lasted = round_.phase == Phase.FINALIZED, until - round_.opened_at
+                found.append(PastRound(round_.opened_at, lasted, paid, worked))
         return tuple(reversed(found[:PAST_ROUNDS])), running
 
     # -- store ---------------------------------------------------------------------------------

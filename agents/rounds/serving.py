@@ -3,8 +3,10 @@
 
 Rule: with `job_id` set, that job alone. Else every live job that the rule in `agents.jobs.choice`
 accepts, the best paid first, `max_jobs` at a time. A job that was served stays until what is left
-of it is done (slashes, reports), and one whose round holds an open commitment of the node stays
-whatever its pay. Without any live job, the newest one is served, for what may be left of it.
+of it is done (slashes, reports). One whose running round counts on the node stays until that round
+is over, whatever else pays more by then: else jobs made for the purpose could lure all verifiers
+away from a lie. One whose round holds an open commitment of the node stays as well. Without any
+live job, the newest one is served, for what may be left of it.
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 from agents.jobs.job import JobContexts
 from agents.jobs.offers import Offers
 from agents.protocol.network import Network
-from agents.protocol.numbers import ReportStatus, Role
+from agents.protocol.numbers import Phase, ReportStatus, Role
 from agents.protocol.view import View, observe
 from agents.rounds.upkeep import REPORT_BLOCKS
 from agents.runtime.chain import Head
@@ -26,6 +29,7 @@ from agents.runtime.turns import Turns
 from agents.storage.content_store import ContentStore
 
 _WAITING = (ReportStatus.OPEN, ReportStatus.CONFIRMED, ReportStatus.APPEALED)
+_COUNTED = "its running round counts on the node"
 _LEFT = 4  # jobs that are no longer live, the latest, looked at for what is left of them
 
 
@@ -103,11 +107,21 @@ class Serving(Generic[Duty]):
         if not jobs and not left and count not in live:
             left = [count]
         jobs |= dict.fromkeys(left, "what is left of it is done")
+        running = [job for job in self._served if job in live and job not in jobs]
+        counted = (job for job in running if self._counts_on(job, head, node))
+        jobs |= dict.fromkeys(islice(counted, self._context.settings.max_jobs), _COUNTED)
         held = "the node has yet to open a commitment there"
         jobs |= dict.fromkeys(sorted(committed & live - jobs.keys()), held)
         self._tell(self._served, jobs)
         self._served = {job: jobs[job] for job in [*self._served, *jobs] if job in jobs}
         return jobs
+
+    def _counts_on(self, job_id: int, head: Head, node: int) -> bool:
+        """Whether the job's newest round is not over and took the node into its snapshot."""
+        view = observe(self._network, job_id, head)
+        over = view.phase == Phase.VOID or (view.phase == Phase.FINALIZED and view.round.settled)
+        snapshot = view.snapshot
+        return not over and (node in snapshot.verifiers or node in snapshot.aggregators)
 
     def _reported(self, head: Head) -> set[int]:
         """Jobs with reports that are to be carried out or dismissed; what a restart forgets."""

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from agents.jobs.choice import Offer, PastRound, Rated, choose, hourly, ranked, refusal
+from agents.jobs.choice import (
+    Offer,
+    PastRound,
+    Rated,
+    choose,
+    hourly,
+    looked_at,
+    ranked,
+    refusal,
+)
 from agents.protocol.numbers import ZOO
 
 SPEED = 1e11
@@ -148,3 +157,28 @@ def test_two_jobs_that_overtake_each_other_by_little_never_make_a_node_hop() -> 
 def test_a_hundred_free_jobs_change_nothing() -> None:
     free = [Rated(i, 0.01) for i in range(1, 101)]
     assert choose([*free, Rated(101, 300)], 0, False)[0] == 101
+
+
+# -- several jobs ----------------------------------------------------------------------------------
+
+
+def test_jobs_that_have_paid_come_before_most_of_those_that_say_they_will() -> None:
+    """Eight jobs that nobody works in promise more than one whose rounds are paid."""
+    baits = [offer(job_id, zoo=5_000) for job_id in range(2, 10)]
+    honest = [offer(1, zoo=1_000, past=rounds(True, False)), offer(10, zoo=2_000)]
+    order = [one.job_id for one in looked_at([*honest, *baits], SPEED, (), 8)]
+    assert order == [2, 3, 1, 4, 5, 6, 7, 8, 9, 10]
+    assert [one.job_id for one in looked_at(honest, SPEED, (), 1)] == [1, 10]
+    assert [one.job_id for one in looked_at([*honest, *baits], SPEED, (9, 1), 8)][:4] == [
+        9,
+        1,
+        2,
+        3,
+    ]
+
+
+def test_rounds_that_nobody_came_to_make_the_pay_less_and_stall_nothing() -> None:
+    empty = tuple(PastRound(NOW - 100 * i, 100, False, worked=False) for i in (8, 7, 6, 5))
+    assert hourly(offer(past=empty), SPEED) < hourly(offer(), SPEED)
+    assert why(offer(past=empty)) is None
+    assert "ended without a result" in str(why(offer(past=rounds(False, False, False))))

@@ -68,10 +68,21 @@ class Jobs:
         return set(self.serving._duties)
 
 
+ROUNDS: dict[int, Any] = {}
+"""By job what differs of its newest round."""
+
+
 @pytest.fixture(autouse=True)
 def views(monkeypatch: pytest.MonkeyPatch) -> None:
-    look = lambda _, job, head: Stub(job_id=job, round_id=1, phase=Phase.COMMIT)  # noqa: E731
+    usual = {
+        "round_id": 1,
+        "phase": Phase.COMMIT,
+        "round": Stub(settled=False),
+        "snapshot": Stub(verifiers={}, aggregators=()),
+    }
+    look = lambda _, job, head: Stub(job_id=job, **usual | ROUNDS.get(job, {}))  # noqa: E731
     monkeypatch.setattr(agents.rounds.serving, "observe", look)
+    ROUNDS.clear()
 
 
 def test_each_job_has_a_duty_of_its_own_and_its_turn(tmp_path: Path) -> None:
@@ -100,6 +111,22 @@ def test_an_open_commitment_keeps_the_node_in_a_job_that_is_refused(tmp_path: Pa
     jobs.step([2], live={2, 3})
     jobs.step([2], live={2, 3})
     assert jobs.served == {2, 3}
+
+
+@pytest.mark.parametrize("who", [{"verifiers": {7: 1}}, {"aggregators": (7,)}])
+def test_better_paid_jobs_lure_nobody_away_from_a_round_that_counts_on_it(
+    tmp_path: Path, who: dict[str, Any]
+) -> None:
+    jobs = Jobs(tmp_path)
+    ROUNDS[1] = {"snapshot": Stub(**{"verifiers": {}, "aggregators": (), **who})}
+    jobs.step([1, 2])
+    for phase in (Phase.REVEAL, Phase.CHALLENGE, Phase.DISPUTED, Phase.FINALIZED):
+        ROUNDS[1]["phase"] = phase
+        jobs.step([3, 4, 5], live={1, 2, 3, 4, 5})
+        assert 1 in jobs.served and 2 not in jobs.served, "no round of job 2 counts on it"
+    ROUNDS[1]["round"] = Stub(settled=True)
+    jobs.step([3, 4, 5], live={1, 2, 3, 4, 5})
+    assert 1 not in jobs.served
 
 
 def test_without_a_live_job_the_newest_is_looked_after(tmp_path: Path) -> None:
