@@ -12,6 +12,7 @@ from __future__ import annotations
 import io
 import logging
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -30,6 +31,7 @@ from agents.storage.cid import (
     CidBuilder,
     cid_from_digest,
     cid_of_bytes,
+    digest_of,
     parse_cid,
     root_file_size,
 )
@@ -45,6 +47,7 @@ from agents.storage.errors import (
 from agents.storage.ipfs_errors import DOUBTFUL, FAILURES, MALFORMED, Unreadable, translate
 from agents.storage.ipfs_transport import Stream, Transport
 from agents.storage.patience import Patience
+from agents.storage.ration import Ration
 from agents.storage.spans import Span, Spans, read_spans
 
 _log = logging.getLogger(__name__)
@@ -92,7 +95,7 @@ class IpfsStore:
         self._attempts = attempts
         self._backoff_s = backoff_s
         self._seconds = timeout_s + _GRACE_S
-        self._search = {"timeout": f"{timeout_s:g}s"}
+        self._ration = Ration(timeout_s)
         self._down = False
         try:
             self._client = ipfshttpclient.Client(address, base, chunk_size=PROFILE.chunk_size)
@@ -178,16 +181,14 @@ class IpfsStore:
 
     def pin(self, cid: str) -> None:
         """Have the daemon fetch what it lacks and keep it."""
-        parse_cid(cid)
-        patience = self._patience()
 
         def keep() -> None:
-            options = {**_BASE, **self._search}
+            options = {**_BASE, **_search(patience)}
             reply = self._client.pin.add(cid, opts=options, timeout=patience).as_json()
             if reply["Pins"] != [cid]:
                 raise Unreadable("it pinned something else than was asked for")
 
-        with self._had(cid, patience):
+        with self._had(cid) as patience:
             self._call(f"pin {cid}", keep, patience)
 
     def resolve(self, digest: bytes) -> str:
@@ -204,13 +205,12 @@ class IpfsStore:
 
     def get_spans(self, digest: bytes, spans: Sequence[Span], max_bytes: int) -> Spans:
         """Fetches the root, and the blocks that the spans need, one after the other."""
-        patience = self._patience()
 
         def fetch(one: bytes) -> bytes:
             cid = cid_from_digest(one, RAW)
             return self._call(f"read block {cid}", lambda: self._block(cid, patience), patience)
 
-        with self._had(cid_from_digest(digest, RAW), patience):
+        with self._had(cid_from_digest(digest, RAW)) as patience:
             return read_spans(digest, spans, max_bytes, fetch)
 
     def leave(self, box: bytes, cid: str) -> None:
@@ -221,7 +221,9 @@ class IpfsStore:
         def link() -> None:
             self._do("/files/mkdir", (folder,), {"parents": "true"}, patience)
             try:
-                self._do("/files/cp", (f"/ipfs/{cid}", f"{folder}/{cid}"), self._search, patience)
+                self._do(
+                    "/files/cp", (f"/ipfs/{cid}", f"{folder}/{cid}"), _search(patience), patience
+                )
             except ipfshttpclient.exceptions.ErrorResponse as error:
                 if "already has entry" not in str(error):
                     raise
@@ -313,32 +315,47 @@ class IpfsStore:
                 f"{self.location} stored {source.builder.size} bytes as {theirs}, but they are "
                 f"{cid}: it lost bytes, or its import settings override the request"
             )
+        self._ration.found(digest_of(cid))
         return cid
 
     @contextmanager
-    def _had(self, what: str, patience: Patience) -> Iterator[None]:
-        """A daemon that is too slow with content, or says in words why it can't read it, and works
-        else, can't have it: whoever serves the first block of a payload and no other, or names a
-        block that is no file, must not look like an outage, which stops all."""
+    def _had(self, cid: str) -> Iterator[Patience]:
+        """Look for content, as long as it may be looked for; what is missing is noted.
+
+        A daemon that is too slow with it, or says in words why it can't read it, and works else,
+        can't have it: whoever serves the first block of a payload and no other, or names a block
+        that is no file, must not look like an outage, which stops all.
+        """
+        name, began = digest_of(cid), time.monotonic()
+        if (rest := self._ration.pause(name)) > 0:
+            raise NotFound(
+                f"{cid} was not found in {self.location}; it is looked for again in {rest:.0f} s"
+            )
+        patience = Patience(self._ration.length() + _GRACE_S, self._attempts, self._backoff_s)
         try:
-            yield
+            yield patience
+        except (NotFound, CorruptContent):
+            self._ration.missed(name, began)
+            raise
         except StoreUnavailable as failed:
             if not patience.doubtful:
                 raise
+            self._ration.missed(name, began)
             try:
                 self._version(Patience(_GRACE_S, 1, 0.0))
                 self._add(_Hashed(io.BytesIO(_PROBE), "bytes"), Patience(_GRACE_S, 1, 0.0))
             except (StoreError, *FAILURES):
                 raise failed from None
             raise NotFound(
-                f"{self.location} works, and it does not bring {what}; nobody reachable provides "
+                f"{self.location} works, and it does not bring {cid}; nobody reachable provides "
                 f"all of it as a file: {failed}"
             ) from None
+        else:
+            self._ration.found(name)
 
     def _fetch(self, cid: str, max_bytes: int, place: Arrival) -> int:
         """As `_read`. Raises NotFound where only the content can't be had in time."""
-        patience = self._patience()
-        with self._had(cid, patience):
+        with self._had(cid) as patience:
             return self._read(cid, max_bytes, place, patience)
 
     def _read(self, cid: str, max_bytes: int, place: Arrival, patience: Patience) -> int:
@@ -384,15 +401,14 @@ class IpfsStore:
         )
 
     def _cat(self, cid: str, offset: int, length: int, patience: Patience) -> Stream:
-        options = {"offset": str(offset), "length": str(length), **self._search}
+        options = {"offset": str(offset), "length": str(length), **_search(patience)}
         stream: Stream = self._client.cat(cid, stream=True, opts=options, timeout=patience)
         return stream
 
     def _resolve(self, digest: bytes) -> tuple[str, bytes]:
         """(CID, verified block). The daemon finds blocks by digest whatever the codec asked for."""
         raw = cid_from_digest(digest, RAW)
-        patience = self._patience()
-        with self._had(raw, patience):
+        with self._had(raw) as patience:
             block = self._call(f"read block {raw}", lambda: self._block(raw, patience), patience)
         if cid_of_bytes(block) != raw:  # also when it is larger than any block of the profile
             raise CorruptContent(
@@ -404,7 +420,7 @@ class IpfsStore:
         return cid_from_digest(digest, DAG_PB), block
 
     def _block(self, cid: str, patience: Patience) -> bytes:
-        options = dict(self._search)
+        options = _search(patience)
         with self._client.block.get(cid, stream=True, opts=options, timeout=patience) as stream:
             return _at_most(stream, PROFILE.chunk_size + 1)
 
@@ -429,6 +445,11 @@ class IpfsStore:
                 self._down = False
                 _log.info("%s answers again", self.location)
             return result
+
+
+def _search(patience: Patience) -> dict[str, str]:
+    """The option that bounds how long the daemon looks for something."""
+    return {"timeout": f"{max(0.0, patience.seconds - _GRACE_S):g}s"}
 
 
 def _folder(box: bytes) -> str:

@@ -22,12 +22,13 @@ class Patience:
     pause_s: the pause after the first fruitless request; it doubles with each one.
 
     Attributes:
+        seconds: as given.
         doubtful: whether the newest request may have failed for what was asked for, and not for who
             was asked: nothing came in time, or the answer was a reason in words.
     """
 
     def __init__(self, seconds: float, tries: int, pause_s: float) -> None:
-        self._seconds = seconds
+        self.seconds = seconds
         self._end = time.monotonic() + seconds
         self._tries = self._all_tries = float(tries)
         self._pause_s = pause_s
@@ -43,7 +44,7 @@ class Patience:
 
     def sent(self, count: int) -> None:
         """Count bytes that were sent. They win no tries: another try sends them all again."""
-        latest = time.monotonic() + self._seconds
+        latest = time.monotonic() + self.seconds
         self._end = min(latest, self._end + count / LEAST_RATE)
 
     def received(self, count: int) -> None:

@@ -395,6 +395,28 @@ def test_content_of_which_the_first_block_alone_is_served_is_missing(
         server.server_close()
 
 
+def test_what_a_search_did_not_find_is_missing_without_another_one_for_a_while() -> None:
+    server = KuboServer(handler=Searching)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    options = {"chunker": f"size-{PROFILE.chunk_size}", "raw-leaves": "true", "cid-version": "1"}
+    cid = server.add(LARGE[: PROFILE.chunk_size], options)  # one block, which the search lacks
+    store = IpfsStore(server.address, timeout_s=0.7, backoff_s=0.005)
+    try:
+        with pytest.raises(NotFound, match="deadline exceeded"):
+            store.get_digest(digest_of(cid), LIMIT)
+        asked = len(server.calls)
+        with pytest.raises(NotFound, match="it is looked for again in"):
+            store.get_digest(digest_of(cid), LIMIT)
+        assert len(server.calls) == asked
+        store.put_bytes(LARGE[: PROFILE.chunk_size])
+        with pytest.raises(NotFound, match="deadline exceeded"):
+            store.get_digest(digest_of(cid), LIMIT)  # this daemon searches all the same
+    finally:
+        store.close()
+        server.shutdown()
+        server.server_close()
+
+
 class Refusing(KuboHandler):
     """As Kubo where a CID names a symbolic link, or something that it has another word for."""
 
