@@ -30,6 +30,7 @@ from agents.rounds.gathering import Gathering
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.outcome import Outcome
 from agents.rounds.proposer import Proposer
+from agents.rounds.retention import Retention
 from agents.rounds.serving import Serving
 from agents.rounds.submissions import Submission
 from agents.rounds.upkeep import Upkeep
@@ -73,6 +74,7 @@ class VerifierInJob:
             *(network, self.reader, context.sender, _HEAD_START),
             Gathering(context, network, self.reader),
         )
+        self.retention = Retention(self.reader)
         self.purse = Purse(network, context)
         self.announcements = Announcements(network, context, store, self.purse)
         self.payload_keys = PayloadKeys(
@@ -279,11 +281,23 @@ class VerifierInJob:
             return None  # the committee has the case, or has had it
         if wrong:
             return self._challenge(view, challenged, wrong)
+        if not self._kept(view, patient):
+            return None
         result_hash = view.round.result_hash
         results = self.network.results
         self.context.sender.send(results, "attest", view.job_id, view.round_id, node, result_hash)
         crashpoint("verifier-after-attest")
         return f"attested: round {view.round_id}"
+
+    def _kept(self, view: View, patient: bool) -> bool:
+        """Whether to attest: all that later rounds are judged by is kept, or time is short."""
+        why = self.retention.unkept(view)
+        if why and patient:
+            self.context.log.debug("waiting_to_keep", round=view.round_id, why=why)
+            return False
+        if why:
+            self.context.log.warning("cannot_keep", round=view.round_id, why=why)
+        return True
 
     def _challenge(self, view: View, challenged: bool, wrong: list[str]) -> str | None:
         """Announce that the result is wrong, then challenge it.

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a verifier keeps before it attests: all that a later round may be judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.rounds.codec_memory import Memories
+from agents.rounds.models import Models
+from agents.rounds.outcome import Outcome
+from agents.rounds.plan import Plans
+from agents.rounds.reader import RoundReader
+from agents.rounds.retention import Retention, looks_back
+from agents.storage.cid import cid_from_digest, cid_of_bytes
+from agents.storage.embedded import EmbeddedStore
+from agents.storage.errors import NotFound
+from agents.training.state import model_hash
+from tests.stage.memory.honest_round import (
+    DEVICE,
+    JOB,
+    NODES,
+    SEED,
+    ChainFacts,
+    HonestRound,
+    make_honest_round,
+    make_tiny_job,
+    proposal_of,
+)
+from tests.stage.memory.honest_run import HonestRun
+from tests.stage.memory.mined_round import MINERS, MinedRound
+from tests.stage.memory.mined_run import run
+from tests.stage.memory.tiny_specs import GAUNTLET, signed_steps
+
+SPARSE: dict[str, Any] = {
+    "codec": "sparse",
+    "codec_options": {"memory_rounds": 2},
+    "merge": "mean",
+    "checkpoint_every": 1,
+}
+KEPT: dict[str, Any] = {
+    "optimizer": {
+        "batch_size": 2,
+        "seq_len": 16,
+        "inner": "muon",
+        "inner_state": "kept",
+        "inner_state_rounds": 4,
+    },
+    "checkpoint_every": 1,
+}
+
+
+class Pins(EmbeddedStore):
+    """A store that says what was pinned, and has lost what is in `lost`."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.pinned: list[str] = []
+        self.lost: set[str] = set()
+
+    def pin(self, cid: str) -> None:
+        if cid in self.lost:
+            raise NotFound(f"{cid} is taken down")
+        super().pin(cid)
+        self.pinned.append(cid)
+
+
+class Judged:
+    """A round whose result stands, and the verifier that found it right."""
+
+    def __init__(
+        self, tiny: HonestRound | MinedRound, facts: ChainFacts, view: Any, late: int = 0
+    ) -> None:
+        self.facts, self.view, self.store = facts, view, Pins(tiny.store.root)
+        self.reader = RoundReader(facts, self.store, DEVICE)
+        submissions = self.reader.submissions(view)
+        proposed = [
+            replace(one, gradient=None, reason="unavailable: late") if n.node == late else one
+            for one in submissions
+            for n in [one.reveal]
+        ]
+        self.outcome: Outcome = self.reader.outcome(view, proposed)
+        RoundReader(facts, tiny.store, DEVICE).publish(self.outcome)
+        facts.proposed = proposal_of(self.outcome)
+        self.retention = Retention(self.reader)
+
+    @property
+    def pinned(self) -> set[str]:
+        return set(self.store.pinned)
+
+    def payloads(self, *nodes: int) -> set[str]:
+        revealed = self.facts.reveals(JOB, 1, self.view.round.opened_block)
+        return {cid_from_digest(revealed[node].content) for node in nodes}
+
+    def result(self) -> set[str]:
+        """Update, checkpoint and report."""
+        made = self.outcome.update, self.outcome.checkpoint, self.outcome.report.to_bytes()
+        return {cid_of_bytes(one) for one in made if one is not None}
+
+
+Judge = Callable[..., Judged]
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Judge:
+    def judged(late: int = 0, junk: int = 0, **changes: Any) -> Judged:
+        tiny = make_honest_round(EmbeddedStore(tmp_path / "store"), **changes)
+        facts = ChainFacts(tiny.published)
+        facts.revealed = {node: tiny.reveal(node) for node in NODES}
+        if junk:
+            facts.revealed[junk] = tiny.reveal(junk, b"junk")
+        return Judged(tiny, facts, facts.open(1, SEED), late)
+
+    return judged
+
+
+@pytest.mark.parametrize("changes", [SPARSE, KEPT], ids=["codec", "inner state"])
+def test_what_later_rounds_are_judged_by_is_kept(judge: Judge, changes: dict[str, Any]) -> None:
+    judged = judge(junk=5, **changes)
+    assert judged.outcome.checkpoint is not None
+    assert judged.retention.unkept(judged.view) == ""
+    assert judged.pinned == judged.payloads(3, 8, 9) | judged.result()
+
+
+def test_of_a_split_model_what_counts_beside_the_payloads_is_kept_too(tmp_path: Path) -> None:
+    made = run(tmp_path / "store", (MINERS,))
+    mined, facts = made.rounds[0], made.facts
+    facts.entries.clear()
+    facts.model = b""  # its one round is not final yet
+    judged = Judged(mined, facts, facts.open(1, mined.plan.manifest.seed, MINERS))
+    assert judged.retention.unkept(judged.view) == ""
+    shown = [mined.shown(node) for node in MINERS]
+    beside = {cid_of_bytes(raw) for one in shown for raw in (one.trace, one.inbox)}
+    parts = {cid_of_bytes(part) for part in judged.outcome.parts}
+    assert beside and parts
+    assert judged.payloads(*MINERS) | beside | parts | judged.result() <= judged.pinned
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {**SPARSE, "codec_options": {"memory_rounds": 1}},
+        {**GAUNTLET, "optimizer": signed_steps(2, 16, 0.002, outer_decay=True)},
+    ],
+    ids=["no memory", "a memory of one round", "nobody redoes"],
+)
+def test_nothing_is_kept_where_no_earlier_round_is_asked_for(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    tiny = make_tiny_job(EmbeddedStore(tmp_path / "store"), **changes)
+    assert not looks_back(tiny.job)
+    store = Pins(tiny.store.root)
+    facts = ChainFacts(tiny.published)
+    retention = Retention(RoundReader(facts, store, DEVICE))
+    assert retention.unkept(facts.open(1, SEED)) == ""
+    assert store.pinned == []
+
+
+def test_what_is_gone_keeps_nothing_else_from_being_kept(judge: Judge) -> None:
+    judged = judge(**SPARSE)
+    (lost,) = judged.store.lost = judged.payloads(5)
+    assert lost in judged.retention.unkept(judged.view)
+    assert lost in judged.retention.unkept(judged.view)
+    assert judged.pinned == judged.payloads(3, 8, 9) | judged.result()
+    judged.store.lost.clear()
+    assert judged.retention.unkept(judged.view) == ""
+    assert lost in judged.pinned
+
+
+def test_one_search_at_a_time(judge: Judge) -> None:
+    """Each may take a store a minute, and the window is not long."""
+    judged = judge(**SPARSE)
+    judged.store.lost = judged.payloads(*NODES)
+    tried = [judged.retention.unkept(judged.view).split()[0] for _ in NODES]
+    assert set(tried) == judged.store.lost
+    assert judged.pinned == set()
+
+
+def test_a_result_is_kept_once_and_another_one_again(judge: Judge) -> None:
+    judged = judge(**SPARSE)
+    for _ in range(2):
+        assert judged.retention.unkept(judged.view) == ""
+    assert len(judged.store.pinned) == len(judged.pinned)
+    judged.view.round.result_hash = b"\2" * 32
+    assert judged.retention.unkept(judged.view) == ""
+    assert len(judged.store.pinned) == 2 * len(judged.pinned)
+
+
+def test_a_payload_that_the_proposer_did_not_get_is_not_of_the_result(judge: Judge) -> None:
+    judged = judge(late=5, **SPARSE)
+    assert judged.outcome.report.accepted() == {3, 8, 9}
+    assert judged.retention.unkept(judged.view) == ""
+    assert judged.pinned == judged.payloads(3, 8, 9) | judged.result()
+
+
+def test_what_was_kept_is_enough_to_judge_the_next_round(tmp_path: Path) -> None:
+    """A store with the job and with what one verifier kept gives memory and model to the bit."""
+    tiny = make_honest_round(EmbeddedStore(tmp_path / "store"), **SPARSE)
+    honest = HonestRun(tiny)
+    honest.facts.revealed = {node: tiny.reveal(node) for node in NODES}
+    honest.facts.entries.clear()
+    honest.facts.model = b""
+    judged = Judged(tiny, honest.facts, honest.facts.open(1, SEED))
+    assert judged.retention.unkept(judged.view) == ""
+    honest.facts.record(1, judged.outcome, tiny.store)
+    dataset = tiny.job.data.dataset
+    founding = (tiny.published.spec_cid, tiny.published.checkpoint_cid, tiny.job.spec.data)
+    alone = EmbeddedStore(tmp_path / "alone")
+    for cid in (*founding, *(shard.cid for shard in dataset.shards), *judged.pinned):
+        alone.put_bytes(tiny.store.get(cid, 1 << 24))
+    plan = honest.next()
+    models = Models(honest.facts, alone)
+    found = Memories(honest.facts, alone, models, Plans(honest.facts, models), DEVICE)
+    for node in NODES:
+        mine, theirs = found.before(JOB, plan, node), honest.memories().before(JOB, plan, node)
+        assert mine is not None and theirs is not None
+        assert model_hash(mine) == model_hash(theirs)
+    assert model_hash(models.current(JOB)) == judged.outcome.model
