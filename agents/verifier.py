@@ -6,9 +6,9 @@ AGGREGATE   of a job scored by Gauntlet: evaluate nodes and commit scores, later
             (`agents.gauntlet.validator`); propose, if every aggregator has failed to
             meanwhile read and merge the payloads
 CHALLENGE   the same duty first; then re-execute the drawn and the suspicious nodes, announce each
-            violation (`agents.verify.announcing`) and report it with evidence; then attest the
-            result, or announce that it is wrong and challenge it. In DISPUTED the same, but a
-            result is challenged once
+            violation (`agents.verify.announcing`) and report it with evidence; then keep what later
+            rounds are judged by (`agents.rounds.retention`) and attest the result, or announce that
+            it is wrong and challenge it. In DISPUTED the same, but a result is challenged once
 any phase   permissionless duties, after the aggregators
 any time    of redundant tasks: run a sample again, and every one that is appealed, and attest
             (`agents.tasks.recheck`)

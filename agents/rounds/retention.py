@@ -31,7 +31,9 @@ def looks_back(job: JobContext) -> bool:
     """Whether judging a node's work of one round may take what it sent in earlier ones."""
     if not job.verification.redone:
         return False
-    return (job.carried_rounds if job.slices is None else job.spec.full_every) > 1
+    if job.slices is not None:
+        return job.spec.full_every > 1 and job.codec_at(0).has_memory
+    return job.carried_rounds > 1
 
 
 class Retention:

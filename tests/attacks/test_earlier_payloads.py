@@ -18,6 +18,7 @@ import pytest
 from agents.aggregator import AggregatorInJob
 from agents.protocol.network import Network
 from agents.protocol.view import View, observe
+from agents.storage.cid import cid_from_digest
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import NotFound, StoreError
 from agents.trainer import Trainer
@@ -123,6 +124,11 @@ class Memory(RunningAgents):
 
     def train(self) -> None:
         """A round up to CHALLENGE, with the result of whoever is on duty."""
+        self.reveal()
+        self.propose()
+
+    def reveal(self) -> None:
+        """A round up to AGGREGATE, with all payloads published."""
         people = self.people
         people.open()
         for name, trainer in self.trainers.items():
@@ -134,18 +140,24 @@ class Memory(RunningAgents):
             assert said is not None and said.startswith("revealed:")
             until(lambda name=name: self._published(name), "the payload is published")
         assert people.phase == AGGREGATE
-        duty = people.on_duty
+
+    def propose(self) -> None:
+        duty = self.people.on_duty
         context = self._begun(duty.name, "aggregator")
         network = Network(context.chain, context.deployment)
         aggregator = AggregatorInJob(context, self.daemons[duty.name], network)
         said = aggregator.proposer.step(self.view(aggregator), duty.node_id)
         assert said is not None and said.startswith("proposed:")
-        people.chain.mine()
+        self.people.chain.mine()
 
     def _published(self, name: str) -> bool:
         self.trainers[name].publication.step()
         log = (self.folder / f"{name}.log").read_text()
         return log.count('"published"') == self.people.round
+
+    def warned(self, name: str, event: str) -> int:
+        """How often a node's log says so."""
+        return (self.folder / f"{name}.log").read_text().count(f'"event": "{event}"')
 
     def says(self, name: str) -> str:
         """What a verifier does next; it waits for half of the window where something is missing."""
@@ -214,3 +226,43 @@ def test_what_she_and_the_proposer_take_down__shields_her_from_nothing(
     memory.end()
     people.execute(report)
     assert people.wealth(eve) == paid - FIFTH
+
+
+def test_what_is_taken_down_before_it_was_kept__delays_a_verifier_by_half_of_its_window(
+    memory: Memory, people: People
+) -> None:
+    """Vic had read all of it while the aggregator was at work. The result is right, and nobody can
+    keep it from being attested."""
+    memory.reveal()
+    vic = memory.verifiers["vic"]
+    vic.prepare(memory.view(vic))
+    payload = memory.sent("eve")
+    memory.propose()
+    for name in ("eve", people.on_duty.name):
+        memory.daemons[name].take_down(payload)
+    opened = people.chain.now
+    assert memory.says("vic") == "attested: round 1"
+    assert people.chain.now - opened >= TERMS.challenge_s // 2
+    assert memory.warned("vic", "cannot_keep") == 1
+    assert not memory.daemons["vic"].has(cid_from_digest(payload))
+
+
+def test_a_round_that_nobody_attested__has_no_keeper_but_its_proposer(
+    memory: Memory, people: People, eve: Node
+) -> None:
+    """This attack succeeds: all verifiers are away in one round, and it ends by its window. Until
+    the memory is empty again eve may send what she likes."""
+    memory.train()
+    friend, payload = people.on_duty.name, memory.sent("eve")
+    people.wait_until(int(people.state.deadline))
+    memory.end()
+    for name in ("eve", friend):
+        memory.daemons[name].take_down(payload)
+    memory.trainers["eve"].lies = True
+    memory.train()
+    for name in VERIFIERS:
+        assert memory.says(name) == "attested: round 2"
+        assert memory.warned(name, "cannot_reexecute") == 1
+    before = people.wealth(eve)
+    assert eve.node_id in memory.end()
+    assert people.wealth(eve) > before

@@ -32,7 +32,7 @@ from tests.stage.memory.honest_round import (
     proposal_of,
 )
 from tests.stage.memory.honest_run import HonestRun
-from tests.stage.memory.mined_round import MINERS, MinedRound
+from tests.stage.memory.mined_round import MINERS, PIPELINE, MinedRound, make_mined_job
 from tests.stage.memory.mined_run import run
 from tests.stage.memory.tiny_specs import GAUNTLET, signed_steps
 
@@ -159,6 +159,15 @@ def test_nothing_is_kept_where_no_earlier_round_is_asked_for(
     retention = Retention(RoundReader(facts, store, DEVICE))
     assert retention.unkept(facts.open(1, SEED)) == ""
     assert store.pinned == []
+
+
+@pytest.mark.parametrize(("codec", "owed"), [("sparse", True), ("dense", False)])
+def test_of_a_split_model_only_what_is_owed_is_a_reason(
+    tmp_path: Path, codec: str, owed: bool
+) -> None:
+    pipeline = {**PIPELINE, "sharing": {"full_every": 3, "codec": codec}}
+    tiny, _ = make_mined_job(EmbeddedStore(tmp_path / "store"), pipeline=pipeline)
+    assert looks_back(tiny.job) is owed
 
 
 def test_what_is_gone_keeps_nothing_else_from_being_kept(judge: Judge) -> None:
