@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from agents.rounds.outcome import Outcome
 from agents.rounds.plan import Plans
 from agents.rounds.reader import RoundReader
 from agents.rounds.retention import Retention, looks_back
-from agents.storage.cid import cid_from_digest, cid_of_bytes
+from agents.storage.cid import PROFILE, cid_from_digest, cid_of_bytes
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import NotFound
+from agents.storage.ipfs import IpfsStore
 from agents.training.state import model_hash
+from scripts._net.kubo import KuboServer
 from tests.stage.memory.honest_round import (
     DEVICE,
     JOB,
@@ -205,6 +208,35 @@ def test_a_payload_that_the_proposer_did_not_get_is_not_of_the_result(judge: Jud
     assert judged.outcome.report.accepted() == {3, 8, 9}
     assert judged.retention.unkept(judged.view) == ""
     assert judged.pinned == judged.payloads(3, 8, 9) | judged.result()
+
+
+@pytest.fixture
+def daemon() -> Iterator[KuboServer]:
+    server = KuboServer()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_daemon_pins_it(judge: Judge, daemon: KuboServer) -> None:
+    """What it only read it may forget; nothing else is pinned there. The update, as large as the
+    model, is put there and not fetched."""
+    judged = judge(**SPARSE)
+    options = {"chunker": f"size-{PROFILE.chunk_size}", "raw-leaves": "true", "cid-version": "1"}
+    for path in judged.store._objects.rglob("*.*"):
+        daemon.add(path.read_bytes(), {**options, "pin": "false"})
+    store = IpfsStore(daemon.address, attempts=1)
+    retention = Retention(RoundReader(judged.facts, store, DEVICE))
+    assert daemon.pins == set()
+    assert retention.unkept(judged.view) == ""
+    assert daemon.pins == judged.payloads(*NODES) | judged.result()
+    asked = {options["arg"] for call, options in daemon.calls if call in ("cat", "block/get")}
+    assert judged.payloads(*NODES) <= asked
+    assert judged.outcome.report.update not in asked
+    store.close()
 
 
 def test_what_was_kept_is_enough_to_judge_the_next_round(tmp_path: Path) -> None:
