@@ -30,7 +30,7 @@ from agents.pipeline.post import Post
 from agents.pipeline.relays import relays
 from agents.pipeline.schedule import Outgoing, Schedule, Times
 from agents.pipeline.stage import Passed, StageError
-from agents.pipeline.work import StageWork, digest
+from agents.pipeline.work import StageWork, digest, replay, since_step
 from agents.runtime.faults import crashpoint
 from agents.runtime.logs import Log
 from agents.runtime.wallet import Wallet
@@ -310,7 +310,8 @@ class Miner:
 
     def _recover(self, entry: Entry, executed: bool) -> bool:
         """After a failure: a forward that was not executed changed nothing. One that was, and whose
-        code nobody would take, is taken back. All else may have changed gradients.
+        code nobody would take, is taken back. A backward may have changed gradients, so what was
+        done since the last step is done again.
 
         A step that fails would fail again: the epoch ends here with the steps that were made.
         """
@@ -321,10 +322,13 @@ class Miner:
             if executed:
                 self._work.take_back()
             return True
-        self._work = self._start()
-        for old in self._file.read():
-            self._work.do(old)
         self._broken = entry.kind is Kind.STEP
+        entries = self._file.read()
+        if self._broken:
+            self._work = replay(self._start(), entries)
+        else:
+            self._work.begin_step_again()
+            replay(self._work, since_step(entries))
         return not self._broken
 
     def _restart(self) -> list[tuple[Passage, bytes]]:

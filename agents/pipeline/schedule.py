@@ -15,9 +15,10 @@ No clock, no I/O: who calls says what happened and what time it is. The rules:
   up: the next step drops it, or the next sample, unless its gradient comes before.
 - Who let a sample's time pass is asked last for a while, unless a gradient comes from it. Time runs
   while the letter is being carried, too: a post may take it as slowly as it likes.
-- Whose gradient could not be worked with is asked last, and not listened to, for all of the epoch.
-  A code that could not be worked with costs one forward, and its sender that sample alone: the
-  next one is taken, since the two would lose more passes by it than the forwards are worth.
+- A message that could not be worked with costs its sender that sample alone. Its numbers may have
+  been chosen by a miner further on, or further back, and the sender have computed honestly with
+  them. So its next one is taken. A code costs this miner one forward. A gradient costs it what was
+  done since the last step, and the sample goes to the next candidate.
 - A miner waits longer the more stages lie behind it, so that the one next to a failure acts first.
 """
 
@@ -120,7 +121,6 @@ class Schedule:
         self._forward: Letter | None = None
         self._gradients: deque[Letter] = deque()
         self._silent: dict[int, float] = {}  # miner -> until when it is asked last
-        self._spoilt: set[int] = set()  # by a gradient each, which cost a replay of all that was
         self._gathered = _NEVER  # until when others may still be starting
         self.waiting: dict[int, None] = {}
         self.passes = self._steps = 0
@@ -142,8 +142,6 @@ class Schedule:
             return True
         if way.sample not in self.waiting or way.sender not in self._tried.get(way.sample, ()):
             return False
-        if way.sender in self._spoilt:
-            return False
         self._gradients.append(letter)
         return True
 
@@ -161,7 +159,7 @@ class Schedule:
         if ahead is None or ahead.to != sent.receiver:
             return
         ahead.in_hand = False
-        if outcome is Outcome.TAKEN:
+        if outcome is Outcome.TAKEN and sent.receiver in self._tried[sent.sample]:
             ahead.until = now + self._patience
             return
         if outcome is Outcome.LATER and now < self._gathered:
@@ -233,8 +231,7 @@ class Schedule:
         elif entry.kind is Kind.BACKWARD and self._stage == self._epoch.last:
             self._live.pop(entry.sample, None)
         elif entry.kind is Kind.BACKWARD:
-            self._spoilt.add(entry.sender)
-            self._silent[entry.sender] = _NEVER
+            self._tried[entry.sample].discard(entry.sender)
             ahead = self._live.get(entry.sample)
             if ahead is not None and ahead.to == entry.sender and not ahead.in_hand:
                 ahead.to, ahead.until = None, now

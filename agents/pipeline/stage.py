@@ -156,6 +156,12 @@ class StageRunner:
         that does not wait."""
         del self._waiting[sample]
 
+    def begin_step_again(self) -> None:
+        """Let go of all that was done since the last step, which changed gradients alone."""
+        self.net.grads.zero_()
+        self._waiting.clear()
+        self._backwards = 0
+
     def coast(self) -> None:
         """Make a step without a gradient, to see what the optimizer's state leads to."""
         self.net.grads.zero_()
@@ -213,9 +219,7 @@ class StageRunner:
             raise StageError("there was no backward since the last step")
         self.net.grads.div_(self._backwards)
         self._optimizer.step()
-        self.net.grads.zero_()
-        self._waiting.clear()
-        self._backwards = 0
+        self.begin_step_again()
         return Passed()
 
     def _checked(self, tokens: Tensor) -> Tensor:

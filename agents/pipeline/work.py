@@ -15,7 +15,7 @@ verifier goes on from a state in the middle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from eth_utils import keccak
 from torch import Tensor
@@ -144,6 +144,15 @@ class StageWork:
         del self.waiting[sample]
         self.losses.pop(sample, None)
 
+    def begin_step_again(self) -> None:
+        """Undo all since the last step, or the epoch's start, which changed no weight. A step that
+        failed may have changed weights, and can't be undone."""
+        while self.events and self.events[-1].kind is not Kind.STEP:
+            self.losses.pop(self.events.pop().number, None)
+        self._runner.begin_step_again()
+        self.waiting.clear()
+        self.passes = 0
+
     def _make_room(self) -> None:
         if self.passes + len(self.waiting) < self._most:
             return
@@ -196,6 +205,12 @@ def replay(work: StageWork, entries: Iterable[Entry]) -> StageWork:
     for entry in entries:
         work.do(entry)
     return work
+
+
+def since_step(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """The entries behind the last STEP; all where there is none."""
+    steps = [place for place, entry in enumerate(entries) if entry.kind is Kind.STEP]
+    return entries[steps[-1] + 1 :] if steps else entries
 
 
 def out_of_place(epoch: Epoch, miner: int, entry: Entry | Received) -> str:

@@ -511,6 +511,89 @@ def test_a_code_that_can_not_be_sent_on_is_taken_back_and_nothing_is_done_again(
     assert_replays(21, finished)
 
 
+def answer(receiver: int, sample: int, code: bytes, size: float) -> Passed:
+    """What an honest miner of stage 2 makes of a gradient that the stage after it chose."""
+    one = work(receiver)
+    one.do(Entry(Kind.FORWARD, sample, 21, b"", code))
+    chosen = SLICES.boundary.gradients.pack(torch.full(SLICES.code_shape(BATCH, SEQ), size))
+    return one.do(Entry(Kind.BACKWARD, sample, EPOCH.candidates(sample, 3)[0], b"", chosen))
+
+
+def burst(receiver: int, sample: int, code: bytes) -> bytes:
+    """The gradient of an honest miner that is just small enough to be sent, while what follows
+    from it isn't."""
+    values = answer(receiver, sample, code, 1.0).values
+    assert values is not None
+    message = answer(receiver, sample, code, 0.99 * 2.0**40 / float(values.abs().max())).message
+    assert message is not None
+    check(Kind.BACKWARD, message)
+    return message
+
+
+def test_an_honest_sender_of_what_another_chose_loses_that_sample_alone(miners: Miners) -> None:
+    """And its receiver loses what it did since its last step, not all of its epoch."""
+    miners.times = replace(TIMES, answer=SECONDS, linger=SECONDS)  # notices end the epoch
+    honest = EPOCH.candidates(40, 2)[0]
+    other = next(miner for miner in EPOCH.stages[2] if miner != honest)
+    usual, framed, after = [s for s in EPOCH.samples if EPOCH.candidates(s, 2)[0] == honest][:3]
+    done: list[tuple[Kind, int]] = []
+    starts: list[StageWork] = []
+
+    def start() -> StageWork:
+        starts.append(Bursting(-1, done))
+        return starts[-1]
+
+    for miner in EPOCH.stages[2]:
+        miners.announce(miner)
+    boxes = {m: miners.posts[m].open(running(m), lambda: None) for m in EPOCH.stages[2]}
+    miners.start(21, start=start)
+
+    def hand_over(sample: int) -> None:
+        sender = EPOCH.candidates(sample, 0)[0]
+        code = work(sender).do(Entry(Kind.FORWARD, sample)).message
+        assert code is not None
+        give(miners, Kind.FORWARD, sender, code, sample)
+
+    def taken(receiver: int) -> bytes:
+        while (letter := boxes[receiver].take(Kind.FORWARD)) is None:
+            assert miners.threads[21].is_alive()
+            time.sleep(0.02)
+        return letter.message
+
+    def give_back(sender: int, sample: int, code: bytes) -> None:
+        message = answer(sender, sample, code, 1e-3).message
+        assert message is not None
+        give(miners, Kind.BACKWARD, sender, message, sample)
+
+    first = EPOCH.samples[-1]
+    codes = {}
+    for sample in (usual, first):  # a step is made of both
+        hand_over(sample)
+        receiver = EPOCH.candidates(sample, 2)[0]
+        give_back(receiver, sample, taken(receiver))
+    for sample in (framed, after):
+        hand_over(sample)
+        codes[sample] = taken(honest)
+    give(miners, Kind.BACKWARD, honest, burst(honest, framed, codes[framed]), framed)
+    give_back(other, framed, taken(other))
+    give_back(honest, after, codes[after])
+    for miner in EPOCH.stages[0]:
+        notice = Done.signed(WALLETS[miner], WHERE, EPOCH, miner)
+        assert send(miners.posts[21].url + "/done", notice.to_bytes(), 60.0)[0] is Outcome.TAKEN
+    finished = miners.finish()[21]
+    assert len(starts) == 1
+    passed = Counter(done)
+    assert {passed[kind, s] for kind in (Kind.FORWARD, Kind.BACKWARD) for s in (usual, first)} == {
+        1
+    }
+    assert passed[Kind.FORWARD, framed] == passed[Kind.FORWARD, after] == 2
+    entries = Inbox.from_bytes(finished.inbox, MAX_MESSAGE).entries
+    came = {e.sample: e.sender for e in entries if e.kind is Kind.BACKWARD}
+    assert (came[framed], came[after]) == (other, honest)
+    assert finished.work.log().backward_passes == 4
+    assert_replays(21, finished)
+
+
 def give(miners: Miners, kind: Kind, sender: int, message: bytes, sample: int = 40) -> None:
     way = Passage.of(EPOCH, sample, kind, sender, 21)
     body = Letter.signed(WALLETS[sender], WHERE, way, message).to_bytes()

@@ -127,21 +127,35 @@ def test_who_takes_a_letter_too_slowly_is_passed_by_while_it_is_carried() -> Non
     assert one.outgoing(39.9) == [], "what became of the first letter says nothing of the second"
 
 
-def test_whose_gradient_spoils_the_work_is_not_listened_to_again() -> None:
-    """Each such gradient costs a replay of the epoch so far, and its sender nothing."""
+@pytest.mark.parametrize("told_first", [True, False])
+def test_whose_gradient_spoils_the_work_is_passed_by_with_that_sample_alone(
+    told_first: bool,
+) -> None:
+    """It may have computed honestly with numbers of another. The gradient may be here before the
+    courier says that the sample was taken."""
     one, order = schedule(21), EPOCH.candidates(40, 2)
     other = next(s for s in EPOCH.samples if s != 40 and EPOCH.candidates(s, 2)[0] == order[0])
     for sample in (40, other):
         begin(one, sample)
-    for out in one.outgoing(0.0):
-        assert out.receiver == order[0]
+    handed = one.outgoing(0.0)
+    assert [out.receiver for out in handed] == [order[0], order[0]]
+    for out in handed if told_first else ():
         one.told(out, Outcome.TAKEN, 0.0)
     assert one.arrived(letter(BACKWARD, 40, order[0], 21))
     entry = one.next()
     assert entry is not None
     one.refused(entry, 1.0)
-    assert not one.arrived(letter(BACKWARD, other, order[0], 21))
+    for out in () if told_first else handed:
+        one.told(out, Outcome.TAKEN, 1.0)
     assert sent(one, 1.0) == Outgoing(FORWARD, 40, order[1], b"code", TRAIL)
+    assert not one.arrived(letter(BACKWARD, 40, order[0], 21))
+    back(one, other, order[0], 2.0)
+    back(one, 40, order[1], 3.0)
+    assert one.next() == Entry(STEP, 0)
+    one.executed(Entry(STEP, 0), Passed(), 4.0)
+    later = [s for s in EPOCH.samples if s not in (40, other)]
+    begin(one, next(s for s in later if EPOCH.candidates(s, 2)[0] == order[0]), 5.0)
+    assert [o.receiver for o in one.outgoing(5.0) if o.kind is FORWARD] == [order[0]]
 
 
 def test_who_lets_the_time_pass_is_passed_by_and_asked_last_for_a_while() -> None:

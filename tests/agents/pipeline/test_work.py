@@ -16,7 +16,7 @@ from agents.pipeline.epoch import Epoch
 from agents.pipeline.inbox import Entry, Inbox
 from agents.pipeline.miner_log import Kind, MinerLog
 from agents.pipeline.stage import StageError
-from agents.pipeline.work import StageWork, replay
+from agents.pipeline.work import StageWork, replay, since_step
 from agents.training.slices import Slices, init_stage
 from agents.training.spec import Hyperparameters, ModelSpec
 from agents.training.state import PayloadError, model_hash
@@ -119,6 +119,19 @@ def test_a_forward_that_is_taken_back_leaves_no_trace() -> None:
         assert one.log() == done.log() and one.losses == done.losses
         with pytest.raises(ValueError, match="no FORWARD"):
             one.take_back()
+
+
+def test_a_step_that_is_begun_again_leaves_no_trace() -> None:
+    ours, theirs, first, last = worked()
+    for miner, entries, done in ((11, ours, first), (21, theirs, last)):
+        one = replay(work(miner), entries[:-1])
+        one.begin_step_again()
+        assert (one.events, list(one.waiting), one.passes, one.losses) == ([], [], 0, {})
+        replay(one, [*since_step(entries[:-1]), entries[-1]])
+        assert one.log() == done.log() and one.losses == done.losses
+        assert model_hash(one.state()) == model_hash(done.state())
+        one.begin_step_again()  # the step that was made stays
+        assert one.log() == done.log() and not since_step(entries)
 
 
 def test_no_sample_is_begun_where_a_step_has_all_its_passes() -> None:
