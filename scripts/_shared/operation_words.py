@@ -310,13 +310,15 @@ def _delays(call: _Call) -> Words:
     return _or_nothing(Words("Delays of the timelock", _changed(rows), tuple(notes)))
 
 
-def _outrun(delay: int | None, unbonding: int | None) -> list[str]:
+def _outrun(
+    delay: int | None, unbonding: int | None, what: str = "changes of the rules"
+) -> list[str]:
     """A warning where changes of the rules would come before a node can leave; the deployment is
     refused then (scripts/deploy.py). None where a span can't be known."""
     if delay is None or unbonding is None or delay > unbonding:
         return []
     return [
-        f"Warning: changes of the rules would then wait {spell(delay)}, and stakes unbond in "
+        f"Warning: {what} would then wait {spell(delay)}, and stakes unbond in "
         f"{spell(unbonding)}: those who dislike a change could not withdraw before it."
     ]
 
@@ -328,8 +330,22 @@ def _delay_class(call: _Call) -> Words:
     kind = contract.function_of(selector) if contract is not None else None
     what = f"0x{selector.hex()} of {target}" if kind is None else kind.label
     before = call.before(_class_name, "delay_class", target, selector)
-    rows = [Change(f"delay of {what}", before, _class_name(call.args["delay_class_"]))]
-    return _or_nothing(Words(f"How long calls of {what} wait", _changed(rows)))
+    after = _class_name(call.args["delay_class_"])
+    rows = [Change(f"delay of {what}", before, after)]
+    notes = ["Operations that are queued already keep their time."]
+    if after == "routine" and not _is_usual(what):
+        delays = call.ask(call.network.coordinator, "delays")
+        leaving = call.ask(call.network.registry, "parameters")
+        if delays is not None and leaving is not None:
+            notes += _outrun(delays[0], leaving.unbonding_period, f"calls of {what}")
+    return _or_nothing(Words(f"How long calls of {what} wait", _changed(rows), tuple(notes)))
+
+
+def _is_usual(call: str) -> bool:
+    """Whether a deployment lets a call wait the routine delay: a network that runs needs it."""
+    from scripts._net.deployment import ROUTINE_CALLS
+
+    return tuple(call.split(".")) in ROUTINE_CALLS
 
 
 def _class_name(number: int) -> str:

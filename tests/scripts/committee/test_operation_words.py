@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agents.protocol.network import Network
 from agents.protocol.numbers import PAUSES, Role, Violation
 from scripts._net.compiled import ROOT
-from scripts._net.deployment import ORDER, ZOO
+from scripts._net.deployment import ORDER, ROUTINE_CALLS, ZOO
 from scripts._shared.operation_words import _EVERYWHERE, _WRITERS, call_of, percent, said, spell
 from scripts._shared.operations import operations
 from tests.stage.chain.people import People
@@ -126,10 +126,35 @@ def test_a_change_that_would_outrun_an_exit_is_warned_of(network: Network) -> No
     assert f"then wait {spell(leaving)}, and stakes unbond in {spell(leaving)}:" in shorter
     assert "could not withdraw before it" in shorter
     assert warned("Coordinator", "set_delays", routine, leaving + 1) == []
+    set_penalty = network.registry.function("set_penalty", 2).selector
+    (sooner,) = warned("Coordinator", "set_delay_class", network.registry.address, set_penalty, 1)
+    assert f"calls of NodeRegistry.set_penalty would then wait {spell(routine)}, and" in sooner
+    assert f"stakes unbond in {spell(leaving)}:" in sooner
+    (unknown,) = warned("Coordinator", "set_delay_class", STRANGER, set_penalty, 1)
+    assert f"calls of 0x{set_penalty.hex()} of {STRANGER} would then wait" in unknown
     longer = parameters._replace(unbonding_period=governance)
     assert len(warned("NodeRegistry", "set_parameters", longer)) == 1
     longer = parameters._replace(unbonding_period=governance - 1)
     assert warned("NodeRegistry", "set_parameters", longer) == []
+
+
+def test_a_call_that_a_deployment_has_wait_the_routine_delay_is_not_warned_of(
+    network: Network,
+) -> None:
+    where, selector = (
+        network.registry.address,
+        network.registry.function("approve_role", 3).selector,
+    )
+    lines = _said(network, "Coordinator", "set_delay_class", where, selector, 0)
+    assert lines[1] == "  delay of NodeRegistry.approve_role: routine -> governance"
+    for name, function in ROUTINE_CALLS:
+        contract = network.deployment.contracts[name]
+        kinds = [kind for kind in contract._functions.values() if kind.abi["name"] == function]
+        assert kinds
+        for kind in kinds:
+            args = contract.address, kind.selector, 1
+            lines = _said(network, "Coordinator", "set_delay_class", *args)
+            assert not any("Warning" in line for line in lines), function
 
 
 def test_rights(network: Network, people: People) -> None:
