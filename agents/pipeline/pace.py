@@ -24,11 +24,11 @@ weights, in whole numbers. Of each round's miners:
   their pace: with half of the usual pace 0.56 of the samples, with a third of it 0.25.
 - A backward pass takes about twice as long as a forward pass (141 and 72 ms where it was measured).
   The log counts, and not what is paid: others can't lower a miner's pace by losing its samples.
-- A sample failed where its way broke. If a miner lacks its forward, or has it and lacks the
-  backward, the break is between this miner and the one that should have handed it over, and both
-  answer for it, since nobody else knows which of the two it was. Where a miner lacks the backward
-  and the one before it has one, that one answers as well (`agents.pipeline.passes`). So who drops a
-  rival's samples loses as much reliability as the rival, beside its own pass.
+- A sample failed where its way broke: those beside a break (`agents.pipeline.passes.broken`) lose
+  their pass of it, and answer for it here. So who drops a rival's samples loses as much reliability
+  as the rival, beside its own pass. A backward that entered no step is its miner's own failure.
+- A miner that revealed and of whom something can't be had answers alone, though who handed it a
+  sample has lost that pass. Else a proposer that calls a payload late would lower both.
 - A miner without a step in its log, whose samples others did, has reliability 0, and one that
   shows no log as well. A miner that was drawn for nothing keeps its weight.
 """
@@ -36,13 +36,13 @@ weights, in whole numbers. Of each round's miners:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.miner_log import Kind, MinerLog
-from agents.pipeline.passes import beside_missing, entered, logged
+from agents.pipeline.passes import broken, entered, logged
 
 FULL = 1_000_000
 """The weight of a miner that is as fast as is usual in its stage and fails nobody."""
@@ -70,16 +70,19 @@ class Showed:
         forwards: samples that it has a FORWARD of.
         entered: samples whose BACKWARD entered a STEP.
         busy_ms: in executing; None if it stated none, which counts as the usual pace.
+        dropped: samples whose BACKWARD entered none.
     """
 
     forwards: Collection[int]
     entered: Collection[int]
     busy_ms: int | None = None
+    dropped: Collection[int] = ()
 
     @classmethod
     def of(cls, log: MinerLog, busy_ms: int | None) -> Showed:
         """What a log shows; `busy_ms`: of the proof beside it."""
-        return cls(logged(log, Kind.FORWARD), entered(log), busy_ms)
+        done = entered(log)
+        return cls(logged(log, Kind.FORWARD), done, busy_ms, logged(log, Kind.BACKWARD) - done)
 
     @property
     def pace(self) -> Fraction | None:
@@ -149,6 +152,8 @@ def _median(paces: Collection[Fraction]) -> Fraction:
 def _reliability(epoch: Epoch, showed: Mapping[int, Showed]) -> dict[int, Fraction]:
     """Of miners that were drawn for something."""
     there = {miner for miner, one in showed.items() if one.entered}
+    forward = {miner: showed[miner].forwards for miner in there}
+    backward = {miner: {*showed[miner].entered, *showed[miner].dropped} for miner in there}
     asked, failed = Counter[int](), Counter[int]()
     for sample in epoch.samples:
         way = list[int]()
@@ -160,18 +165,6 @@ def _reliability(epoch: Epoch, showed: Mapping[int, Showed]) -> dict[int, Fracti
                     break
                 failed[miner] += 1
         if len(way) > epoch.last:
-            failed.update(_broken(sample, way, showed))
+            own = {miner for miner in way if sample in showed[miner].dropped}
+            failed.update(own | broken(sample, way, forward, backward))
     return {miner: 1 - Fraction(failed[miner], number) for miner, number in asked.items()}
-
-
-def _broken(sample: int, way: Sequence[int], showed: Mapping[int, Showed]) -> Iterator[int]:
-    """The miners between which a sample's way broke."""
-    forward = [sample in showed[miner].forwards for miner in way]
-    backward = [sample in showed[miner].entered for miner in way]
-    if not all(forward):
-        place = forward.index(False)
-        yield from way[max(0, place - 1) : place + 1]
-    elif not all(backward):
-        place = len(way) - 1 - backward[::-1].index(False)
-        around = beside_missing(place, place > 0 and backward[place - 1])
-        yield from way[around.start : around.stop]

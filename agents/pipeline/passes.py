@@ -5,10 +5,11 @@ Rule: at each stage the first of a sample's candidates that was there is to do t
 has a log with a step, or that revealed and of whom something can't be had. Its pass counts if a
 BACKWARD of the sample entered a STEP of its log, and the sample's way did not break beside it. The
 way breaks before a miner that has no FORWARD of the sample, and behind one that has it and no
-BACKWARD. One of the two beside the break did not hand the sample over, or the other did not take
-it, and nobody else knows which. So neither's pass counts, and those of all others do. For example,
-the second of four stages refuses a sample that another miner then does: the first and the second
-are not paid for it, the third and the fourth are.
+BACKWARD (`broken`, which `pace.py` asks as well). A BACKWARD that entered no STEP is no break: it
+costs its miner alone. One of the two beside the break did not hand the sample over, or the other
+did not take it, and nobody else knows which. So neither's pass counts, and those of all others do.
+For example, the second of four stages refuses a sample that another miner then does: the first and
+the second are not paid for it, the third and the fourth are.
 
 If the miner before one without a BACKWARD has one, it took the gradient from somebody else. Then
 the way broke on both sides, and nobody else knows who began it: the sender may have had all of the
@@ -100,16 +101,34 @@ def unbroken(
     forward: Mapping[int, Collection[int]],
     backward: Mapping[int, Collection[int]],
 ) -> list[int]:
-    """The miners of a sample's way beside whom it did not break. `forward`, `backward`: by miner,
-    the samples that its log has one of."""
+    """The miners of a sample's way beside whom it did not break. As `broken`."""
+    beside = broken(sample, way, forward, backward)
+    return [miner for miner in way if miner not in beside]
+
+
+def broken(
+    sample: int,
+    way: Sequence[int],
+    forward: Mapping[int, Collection[int]],
+    backward: Mapping[int, Collection[int]],
+) -> set[int]:
+    """The miners of a sample's way beside whom it broke, which it may have done more than once.
+
+    Whom nobody handed the sample or a gradient, because the way had broken before, is beside no
+    break for that, and has no pass of it either. `forward`, `backward`: by miner, the samples that
+    its log has one of.
+    """
     beside = set[int]()
-    for stage, miner in enumerate(way):
-        if sample not in forward[miner]:
-            beside |= {stage - 1, stage}
-        elif sample not in backward[miner]:
-            elsewhere = stage > 0 and sample in backward[way[stage - 1]]
-            beside |= {*beside_missing(stage, elsewhere)}
-    return [miner for stage, miner in enumerate(way) if stage not in beside]
+    had = [sample in forward[miner] for miner in way]
+    back = [sample in backward[miner] for miner in way]
+    for stage in range(len(way)):
+        if not had[stage]:
+            beside |= {stage - 1, stage} if stage == 0 or had[stage - 1] else set()
+        elif not back[stage]:
+            elsewhere = stage > 0 and back[stage - 1]
+            if elsewhere or stage == len(way) - 1 or back[stage + 1]:
+                beside |= {*beside_missing(stage, elsewhere)}
+    return {miner for stage, miner in enumerate(way) if stage in beside}
 
 
 def _check(epoch: Epoch, miner: int, log: MinerLog) -> None:

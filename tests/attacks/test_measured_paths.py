@@ -372,7 +372,6 @@ def test_were_one_side_of_a_miner_without_a_gradient_blamed_the_other_would_win(
     def one_side(stage: int, elsewhere: bool) -> range:
         return range(stage - before, stage + behind) if elsewhere else range(stage, stage + 2)
 
-    monkeypatch.setattr(pace, "beside_missing", one_side)
     monkeypatch.setattr(passes, "beside_missing", one_side)
     friends = friends_of((0, 3, 1, 0, 0) if blamed == 1 else (0, 0, 1, 3, 0))
     played = play(around=in_vain(blamed, friends))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from agents.pipeline import pace
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.miner_log import Event, Kind, MinerLog, Origin
 from agents.pipeline.pace import FLOOR, FULL, START, Showed, weights_of
+from agents.pipeline.passes import counted
 
 STAGES = ((1, 2, 3), (4, 5))
 MINERS = (1, 2, 3, 4, 5)
@@ -145,11 +147,48 @@ def test_who_took_its_gradient_elsewhere_answers_for_the_miner_that_has_none() -
     ways = {sample: epoch.route(sample) for sample in epoch.samples}
     own = {m: {sample for sample, way in ways.items() if m in way} for m in miners}
     without, way = 0, ways[0]
-    for lacks, answer in (((1,), (0, 1, 2)), ((0, 1), (1, 2)), ((2,), (1, 2, 3)), ((3,), (2, 3))):
+    for lacks, answer in (
+        *(((1,), (0, 1, 2)), ((0, 1), (1, 2)), ((2,), (1, 2, 3)), ((3,), (2, 3))),
+        ((1, 2), (0, 1, 2, 3)),  # the way broke twice
+    ):
         missing = {way[stage] for stage in lacks}
         showed = {m: Showed(own[m], own[m] - ({without} if m in missing else set())) for m in own}
         found = weights_after(epoch, dict.fromkeys(miners, FULL), showed, (1,) * 4)
         assert {m for m in miners if found[m] < FULL} == {way[stage] for stage in answer}
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_backward_that_entered_no_step_is_its_miners_own_failure(at: int) -> None:
+    """As it is its pass alone that doesn't count: those beside it did all that they could."""
+    line = Epoch(1, 2, bytes(32), ((1,), (2,), (3,), (4,)), range(20))
+    own = {*line.samples}
+    showed = {m: Showed(own, own) for m in range(1, 5)}
+    showed[at + 1] = Showed(own, own - {0}, dropped={0})
+    found = weights_after(line, dict.fromkeys(showed, FULL), showed, (1,) * 4)
+    assert [m for m in found if found[m] < FULL] == [at + 1]
+
+
+@pytest.mark.parametrize("each", product(("", "F", "FB", "FBS"), repeat=4))
+def test_who_answers_for_a_sample_is_not_paid_for_it(each: tuple[str, ...]) -> None:
+    """Reliability and pay ask one rule: who has a pass that doesn't count answers for the sample,
+    and who has one that counts does not."""
+    line = Epoch(1, 2, bytes(32), ((1,), (2,), (3,), (4,)), range(2))
+    logs = {at + 1: line_log(line, at, events) for at, events in enumerate(each)}
+    showed = {miner: Showed.of(log, None) for miner, log in logs.items()}
+    found = weights_after(line, dict.fromkeys(logs, FULL), showed, (1,) * 4)
+    paid = {miner for miner, samples in counted(line, logs).items() if 1 in samples}
+    for miner, events in zip(logs, each, strict=True):
+        assert miner not in paid or found[miner] == FULL
+        assert miner in paid or not events.endswith("S") or found[miner] < FULL
+
+
+def line_log(epoch: Epoch, stage: int, events: str) -> MinerLog:
+    """All of sample 0, and these events of sample 1 by their initials."""
+    kinds = {"F": Kind.FORWARD, "B": Kind.BACKWARD, "S": Kind.STEP}
+    found = list[Event]()
+    for sample, letters in enumerate(("FBS", events)):
+        found += [Event(kinds[one], sample, bytes(32), bytes(32)) for one in letters]
+    return MinerLog(Origin(stage + 1, epoch.number, stage, bytes(32)), tuple(found))
 
 
 def _same_pace(done: dict[int, Showed], change: dict[int, Showed]) -> dict[int, Showed]:
@@ -218,6 +257,6 @@ def test_what_a_log_shows_and_its_pace() -> None:
     events = [Event(kind, sample, bytes(32), bytes(32)) for kind, sample in (*passes, *after)]
     events.insert(len(passes), Event(Kind.STEP, 0, bytes(32), bytes(32)))
     log = MinerLog(Origin(1, 6, 0, bytes(32)), tuple(events))
-    assert Showed.of(log, 14) == Showed({3, 4, 5}, {3, 4}, 14)
+    assert Showed.of(log, 14) == Showed({3, 4, 5}, {3, 4}, 14, {5})
     assert Showed.of(log, 14).pace == pytest.approx(0.5)
     assert Showed.of(log, None).pace is None and Showed((), (), 5).pace is None
