@@ -60,6 +60,11 @@ class Attack:
     play: Callable[[Market], Outcome]
     rounds: int = 1
 
+    @property
+    def full_name(self) -> str:
+        """Family and name, since two families may have an attack of one name."""
+        return f"{self.family}: {self.name}"
+
 
 def gains(
     market: Market, deed: Deed, attackers: Iterable[Player | str], others: Iterable[Player | str]

@@ -73,7 +73,7 @@ def run(
         places = count(1)
 
         def begun(attack: Attack) -> None:
-            status.update(f"{next(places)} of {len(due)}, {attack.family}: {attack.name}")
+            status.update(f"{next(places)} of {len(due)}, {attack.full_name}")
 
         try:
             workers = min(_MOST_WORKERS, os.cpu_count() or 1) if len(due) > _FEW else 1

@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 KNOWN: Mapping[str, str] = {
-    "tie the first scores with stake at the cap": "a third of the verifiers at twice the others' "
-    "stake is half of the weight, and before any consensus a tie pays everybody alike",
-    "fake in own pairs and block verdicts with stake": "a third of the verifiers at twice the "
-    "others' stake is half of the weight, and without them no appeal finds two thirds",
-    "run a task once for both lanes of own pairs": "two owners who are friends answer with one "
-    "computation; the result is right, and nobody loses",
+    "consensus: tie the first scores with stake at the cap": "a third of the verifiers at twice "
+    "the others' stake is half of the weight, and before any consensus a tie pays everybody alike",
+    "tasks: fake in own pairs and block verdicts with stake": "a third of the verifiers at twice "
+    "the others' stake is half of the weight, and without them no appeal finds two thirds",
+    "tasks: run a task once for both lanes of own pairs": "two owners who are friends answer with "
+    "one computation; the result is right, and nobody loses",
 }
-"""Reasons by the names of attacks."""
+"""Reasons by `Attack.full_name`."""
 
 BEYOND = frozenset(
     {
-        "tie the scores with stake at the cap",
-        "tie the first scores with stake at the cap",
-        "fake in own pairs and block verdicts with stake",
+        "consensus: tie the scores with stake at the cap",
+        "consensus: tie the first scores with stake at the cap",
+        "tasks: fake in own pairs and block verdicts with stake",
     }
 )
 """Attacks that take half of the verifiers' weight, which a third of the verifiers have once they

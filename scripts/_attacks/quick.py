@@ -84,7 +84,7 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
     except Refused as error:
         return Advice(None, (f"the attacks can't be played at these terms ({error})",))
     # What pays at any terms says nothing about these.
-    found = [(attack, one) for attack, one in found if attack.name not in KNOWN]
+    found = [(attack, one) for attack, one in found if attack.full_name not in KNOWN]
     paying = [(attack, one) for attack, one in found if one.pays]
     notes = (_verifiers_pay(numbers),) if redone else ()
     if not paying:

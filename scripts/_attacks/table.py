@@ -31,8 +31,8 @@ def rows(found: Found) -> Iterable[tuple[str, ...]]:
     """Cells in the order of HEADS."""
     for attack, one in found:
         money = (amount(one.capital), amount(one.profit), amount(one.loss))
-        why = KNOWN.get(attack.name, one.note)
-        pays = "PAYS, with half of the weight" if attack.name in BEYOND else "PAYS"
+        why = KNOWN.get(attack.full_name, one.note)
+        pays = "PAYS, with half of the weight" if attack.full_name in BEYOND else "PAYS"
         yield (attack.name, *money, f"{pays}: {why}" if one.pays else one.note)
 
 
@@ -60,8 +60,8 @@ def _percent(terms: Terms) -> str:
 def verdict(found: Found) -> str:
     """How many pay, in a sentence; in another one those that take more than the attacker's share
     of the stake."""
-    within = [(attack, one) for attack, one in found if attack.name not in BEYOND]
-    beyond = [(attack, one) for attack, one in found if attack.name in BEYOND]
+    within = [(attack, one) for attack, one in found if attack.full_name not in BEYOND]
+    beyond = [(attack, one) for attack, one in found if attack.full_name in BEYOND]
     told = [_how_many(within, "attacks")] if within else []
     if beyond:
         told.append("With half of the verifiers' weight: " + _how_many(beyond, "more"))
@@ -72,7 +72,7 @@ def _how_many(found: Found, what: str) -> str:
     paying = [attack for attack, one in found if one.pays]
     if not paying:
         return f"None of {len(found)} {what} pays."
-    names = "; ".join(f"{attack.family}: {attack.name}" for attack in paying)
+    names = "; ".join(attack.full_name for attack in paying)
     return f"{len(paying)} of {len(found)} {what} pay: {names}."
 
 

@@ -18,14 +18,19 @@ PAGE = (ROOT / "docs" / "attacks.md").read_text()
 def test_each_attack_has_its_row_in_the_section_of_its_family() -> None:
     """Else: ape run economics attacks --page docs/attacks.md"""
     for family in FAMILIES:
-        _, _, section = PAGE.partition(f"## {family.capitalize()}\n")
-        shown = [line.split("|")[1].strip() for line in _rows(section)]
+        shown = [_name(line) for line in _rows(_section(family))]
         assert shown == [attack.name for attack in attacks() if attack.family == family]
 
 
 def test_nothing_pays_on_the_page_but_what_is_known_to() -> None:
-    paying = [line.split("|")[1].strip() for line in PAGE.splitlines() if "| PAYS" in line]
-    assert paying and set(paying) <= set(KNOWN)
+    paying = {
+        f"{family}: {_name(line)}"
+        for family in FAMILIES
+        for line in _rows(_section(family))
+        if "| PAYS" in line
+    }
+    assert paying and paying <= set(KNOWN)
+    assert len(paying) == sum("| PAYS" in line for line in PAGE.splitlines())
 
 
 def test_the_page_says_the_usual_numbers_of_both_kinds_of_job() -> None:
@@ -50,8 +55,17 @@ def test_the_threat_model_has_the_profit_of_a_tie_that_the_page_has() -> None:
 def test_the_readme_counts_the_attacks_that_the_command_plays() -> None:
     """But those that take half of the verifiers' weight, which it counts apart as the page does."""
     told = " ".join((ROOT / "README.md").read_text().split())
-    count = sum(attack.name not in BEYOND for attack in attacks())
+    count = sum(attack.full_name not in BEYOND for attack in attacks())
     assert f"`ape run economics attacks` plays {count} on the contracts" in told
+
+
+def _section(family: str) -> str:
+    """What follows a family's heading."""
+    return PAGE.partition(f"## {family.capitalize()}\n")[2]
+
+
+def _name(row: str) -> str:
+    return row.split("|")[1].strip()
 
 
 def _rows(section: str) -> list[str]:

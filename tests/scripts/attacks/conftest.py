@@ -33,9 +33,9 @@ def played(market: Market) -> Played:
     known: dict[str, Outcome] = {}
 
     def outcome_of(attack: Attack) -> Outcome:
-        if attack.name not in known:
-            known[attack.name] = attack.play(market)
-        return known[attack.name]
+        if attack.full_name not in known:
+            known[attack.full_name] = attack.play(market)
+        return known[attack.full_name]
 
     return outcome_of
 

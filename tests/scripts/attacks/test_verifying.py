@@ -62,7 +62,7 @@ def test_every_attack__has_figures_by_hand() -> None:
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda a: a.name)
 def test_attack__brings_what_the_table_says(played: Played, attack: Attack) -> None:
     assert in_zoo(played(attack)) == pytest.approx(EXPECTED[attack.name], abs=1e-9)
-    assert (played(attack).profit > 0) == (attack.name in KNOWN)
+    assert (played(attack).profit > 0) == (attack.full_name in KNOWN)
 
 
 def test_capital__is_the_stakes_and_bonds(played: Played) -> None:
