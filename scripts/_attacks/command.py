@@ -18,6 +18,7 @@ from agents.mechanisms import verify
 from agents.runtime.files import SPEC_BYTES, read_yaml
 from agents.storage.durable import write_atomic
 from agents.tasks.contract import Tasks
+from agents.training.spec import SpecError
 from scripts._attacks.attack import Attack
 from scripts._attacks.catalogue import FAMILIES, attacks, honest_rows, play
 from scripts._attacks.deployed import deployed, with_terms
@@ -82,6 +83,8 @@ def run(
             honest = honest_rows(numbers, of_tasks, scored)
         except Refused as error:
             raise click.ClickException(f"The contracts refuse these numbers: {error}.") from None
+        except SpecError as error:
+            raise click.ClickException(f"No such job can be played: {error}.") from None
         if plot is not None:
             status.update("Drawing")
             from scripts._attacks.plot import write_plot

@@ -28,7 +28,7 @@ from agents.storage.embedded import EmbeddedStore
 from scripts._attacks.attack import Attack, Deed, Outcome, outcome
 from scripts._attacks.gauntlet_swarm import VALIDATORS, GauntletSwarm
 from scripts._attacks.market import Market, Numbers, Player
-from scripts._attacks.riders import MOST_NODES, SIGNS, fields_of
+from scripts._attacks.riders import MOST_NODES, fields_of, gauntlet_of
 from scripts._attacks.scoring_round import ScoringRound
 from scripts._attacks.strategies import trains
 
@@ -38,16 +38,15 @@ _MOST_PLACES = 3
 
 def measured(numbers: Numbers, nodes: int, every: int = 0) -> list[list[Round]]:
     """What honest validators say of equal nodes, by seed and round, in a job with these numbers'
-    score. `every`: after so many rounds the last one lacks one payload, another one each time; 0:
-    never."""
-    scored = numbers.spec if numbers.spec.get("score") == "gauntlet" else SIGNS
-    score = dumps(dict(scored.get("score_options", {})))
-    return [_measured(score, numbers.rounds, nodes, seed, every) for seed in range(numbers.seeds)]
+    mechanisms. `every`: after so many rounds the last one lacks one payload, another one each time;
+    0: never."""
+    job = dumps(fields_of(gauntlet_of(numbers), nodes))
+    return [_measured(job, numbers.rounds, nodes, seed, every) for seed in range(numbers.seeds)]
 
 
 @cache
-def _measured(score: bytes, rounds: int, nodes: int, seed: int, every: int) -> list[Round]:
-    fields = fields_of({**SIGNS, "score_options": loads(score, len(score))}, nodes)
+def _measured(job: bytes, rounds: int, nodes: int, seed: int, every: int) -> list[Round]:
+    fields = loads(job, len(job))
     everyone, found = dict.fromkeys(range(1, nodes + 1), trains()), []
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

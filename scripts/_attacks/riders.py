@@ -88,6 +88,8 @@ in few rounds, in which equal work is not paid to the unit. Whoever does a part 
 much of it: chance gives no less there."""
 # What of a spec decides merge and score.
 _KEPT = ("codec", "merge", "score")
+# What of its optimizer is a small job's own: sizes, and a state that a swarm's nodes don't keep.
+_OWN = ("batch_size", "seq_len", "inner_state", "inner_state_rounds")
 
 
 @dataclass(frozen=True)
@@ -104,11 +106,31 @@ class Ride:
 
 def fields_of(spec: Mapping[str, Any], nodes: int) -> dict[str, Any]:
     """A small job with the mechanisms of a spec; what it leaves out has the defaults of a spec. Its
-    data is public: who may see it decides who can check the work, and no score."""
+    data is public: who may see it decides who can check the work, and no score. Where validators
+    score, what updates show depends on the steps that make them, so they are the spec's as well."""
     kept = {key: value for key, value in spec.items() if key.partition("_options")[0] in _KEPT}
     by_scores = kept.get("score") == "gauntlet"
-    small = {key: SIGNS[key] for key in ("verify", "optimizer")} if by_scores else {}
+    small = {"verify": SIGNS["verify"], "optimizer": _steps(spec)} if by_scores else {}
     return {**_SMALL, **small, **kept, "batches_per_round": _BATCHES * nodes}
+
+
+def _steps(spec: Mapping[str, Any]) -> Any:
+    """The optimizer of a spec at the sizes of `SIGNS`, and warmed up as soon: few rounds are
+    played."""
+    given = spec.get("optimizer", {})
+    if not isinstance(given, Mapping):
+        return given  # whoever reads the spec says what is wrong
+    few, warmup = SIGNS["optimizer"], given.get("warmup_rounds", 0)
+    if isinstance(warmup, int):
+        warmup = min(warmup, few["warmup_rounds"])
+    own = {key: value for key, value in given.items() if key not in _OWN}
+    sizes = {key: few[key] for key in ("batch_size", "seq_len")}
+    return {**own, **sizes, "warmup_rounds": warmup}
+
+
+def gauntlet_of(numbers: Numbers) -> Mapping[str, Any]:
+    """The spec of a job that validators score: the market's, or `SIGNS` where it has another."""
+    return numbers.spec if numbers.spec.get("score") == "gauntlet" else SIGNS
 
 
 def quality(numbers: Numbers, spec: Mapping[str, Any], ride: Ride) -> Fraction:

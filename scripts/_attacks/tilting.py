@@ -18,7 +18,7 @@ from agents.storage.embedded import EmbeddedStore
 from scripts._attacks.attack import Attack, Outcome, outcome
 from scripts._attacks.deeds import round_of
 from scripts._attacks.market import Market, Numbers
-from scripts._attacks.riders import MOST_NODES, PARTS, SIGNS, fields_of, uneven
+from scripts._attacks.riders import MOST_NODES, PARTS, fields_of, gauntlet_of, uneven
 from scripts._attacks.strategies import trains
 from scripts._attacks.tilted_swarm import TiltedSwarm
 
@@ -52,6 +52,7 @@ def _part(numbers: Numbers, of: frozenset[int], friends: frozenset[int]) -> Frac
     """What these nodes have of all pay, where the first validator favours `friends`."""
     won = total = 0.0
     nodes = range(1, _many(numbers) + 1)
+    fields = fields_of(gauntlet_of(numbers), len(nodes))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -59,7 +60,7 @@ def _part(numbers: Numbers, of: frozenset[int], friends: frozenset[int]) -> Frac
             with tempfile.TemporaryDirectory() as folder:
                 store = EmbeddedStore(Path(folder) / "store")
                 everyone = dict.fromkeys(nodes, trains())
-                swarm = TiltedSwarm.open(store, everyone, seed, **fields_of(SIGNS, len(nodes)))
+                swarm = TiltedSwarm.open(store, everyone, seed, **fields)
                 swarm.friends = friends
                 for _ in range(numbers.rounds):
                     swarm.round()

@@ -99,8 +99,27 @@ def test_a_gauntlet_spec_that_leaves_options_out_is_not_given_ours() -> None:
     spec = {"score": "gauntlet", "codec": "demo", "merge": "demo_sign"}
     fields = fields_of(spec, 4)
     assert not {"codec_options", "score_options"} & set(fields)
-    assert fields["optimizer"] == SIGNS["optimizer"] and fields["verify"] == "gauntlet"
-    assert fields_of(SIGNS, 4)["codec_options"] == SIGNS["codec_options"]
+    assert fields["optimizer"] == {"batch_size": 2, "seq_len": 16, "warmup_rounds": 0}
+    assert fields["verify"] == "gauntlet"
+    ours = fields_of(SIGNS, 4)
+    assert all(ours[key] == SIGNS[key] for key in ("codec_options", "optimizer"))
+
+
+def test_a_gauntlet_spec_is_played_with_its_own_steps_at_small_sizes() -> None:
+    """A swarm's nodes keep no state from round to round, and few rounds are played."""
+    steps = {"inner": "muon", "inner_options": {"momentum": 0.9}, "lr": 1e-3, "outer_lr": 0.5}
+    sizes = {"batch_size": 64, "seq_len": 2_048, "warmup_rounds": 500, "inner_state": "kept"}
+    fields = fields_of({"score": "gauntlet", "optimizer": {**steps, **sizes}}, 4)
+    few = {"batch_size": 2, "seq_len": 16, "warmup_rounds": 2}
+    assert fields["optimizer"] == {**steps, **few}
+    wrong = fields_of({"score": "gauntlet", "optimizer": "muon"}, 4)
+    assert wrong["optimizer"] == "muon", "whoever reads the spec refuses it"
+
+
+def test_what_a_gauntlet_job_pays_a_rider_follows_from_its_own_steps() -> None:
+    numbers, ride = replace(NUMBERS, rounds=2), Ride(trains(0.25), 0.25)
+    steps = {**SIGNS["optimizer"], "inner": "adamw", "lr": 3e-3}
+    assert quality(numbers, SIGNS, ride) != quality(numbers, {**SIGNS, "optimizer": steps}, ride)
 
 
 def paid(monkeypatch: pytest.MonkeyPatch, *by_seed: float) -> list[int]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,14 @@ from agents.protocol.numbers import BPS, SCALE
 from agents.storage.embedded import EmbeddedStore
 from scripts._attacks import scores
 from scripts._attacks.attack import Attack, Outcome, gains
+from scripts._attacks.denying import _Missing, deny_payloads
 from scripts._attacks.known import KNOWN
 from scripts._attacks.market import Market, Numbers
 from scripts._attacks.riders import SIGNS, fields_of
 from scripts._attacks.scores import ATTACKS, cut_of
 from scripts._attacks.scoring_round import ScoringRound, scored
 from scripts._attacks.strategies import trains
+from scripts._attacks.swarm import Swarm
 from scripts._attacks.tilted_swarm import TiltedSwarm
 from scripts._attacks.tilting import tilt_the_losses
 
@@ -120,6 +123,27 @@ def test_repeated_consensus__saves_what_measuring_costs_and_costs_a_fifth(market
     found = scores.repeat_the_last_consensus(market)
     assert found.profit == cut_of(market) * Fraction(market.numbers.compute) - fifth(market)
     assert found.loss == 0
+
+
+@pytest.mark.parametrize(
+    ("attack", "swarm"), [(tilt_the_losses, TiltedSwarm), (deny_payloads, _Missing)]
+)
+def test_measured_rounds__are_those_of_the_market_s_own_gauntlet_job(
+    monkeypatch: pytest.MonkeyPatch, attack: Callable[[Market], Outcome], swarm: type[Swarm]
+) -> None:
+    """Its codec and steps, and not those of the attacks' own job."""
+    opened = []
+
+    def stop(*args: object, **fields: Any) -> None:
+        opened.append(fields)
+        raise InterruptedError
+
+    monkeypatch.setattr(swarm, "open", stop)
+    own = {**SIGNS, "codec_options": {"per_chunk": 64}, "optimizer": {"inner": "gradient"}}
+    for spec in (own, {}):
+        with pytest.raises(InterruptedError):
+            attack(Market(Numbers(rounds=1, spec=spec)))
+    assert opened[0] == fields_of(own, 9) and opened[1] == fields_of(SIGNS, 9)
 
 
 def test_losses_tilted_within_the_tolerance__move_no_median(tmp_path: Path) -> None:
