@@ -14,6 +14,7 @@ from agents.jobs.riders import RIDERS_EARN
 from agents.mechanisms.codec import Codec, LinearCodec, SupportCodec, ratio
 from agents.mechanisms.codec import get as get_codec
 from agents.mechanisms.codec.cells import Cells
+from agents.mechanisms.codec.demo import Demo
 from agents.mechanisms.codec.semantic import Semantic
 from agents.mechanisms.privacy import Privacy
 from agents.mechanisms.privacy.aggregate import sensitivity
@@ -88,6 +89,7 @@ def check_together(
         *_lots(spec, privacy),
         *_taking_much(spec, codec),
         *_showing_little(spec, verification, codec),
+        *_paying_little_work(spec, verification, codec),
         *_segments(spec),
     ]
 
@@ -410,6 +412,26 @@ def _showing_little(spec: JobSpec, verification: Verification, codec: Codec) -> 
             "with inner gradient by 12 to 18 % (docs/scoring.md)"
         ]
     return []
+
+
+def _paying_little_work(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
+    """Payloads of so few numbers that most of what they show is in a part of the work. `ape run job
+    create` plays it and refuses; who makes a job another way is told here.
+
+    How long the codec remembers matters little: with 32 and a decay of 0.5 they earned 0.40 and
+    0.70, with 512 and 0.999 0.22 and 0.39. Figures: `ape run economics attacks --family gauntlet
+    --spec FILE`, in six rounds and three seeds.
+    """
+    if not (verification.validators_score and isinstance(codec, Demo)):
+        return []
+    if codec.per_chunk > Demo.per_chunk:
+        return []
+    return [
+        f'codec "demo" with codec_options.per_chunk {codec.per_chunk} under score "{spec.score}": '
+        f"with {Demo.per_chunk} a quarter of the work earned 0.42 of an honest node's pay, and "
+        "half of it 0.64; set codec_options.per_chunk to 512 and decay to 0.5, by which they "
+        "earned 0.19 and 0.37 (docs/scoring.md)"
+    ]
 
 
 def _segments(spec: JobSpec) -> list[str]:

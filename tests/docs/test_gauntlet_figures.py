@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.jobs.compatible import _paying, _showing, _showing_little
+from agents.jobs.compatible import _paying, _paying_little_work, _showing, _showing_little
 from agents.mechanisms import codec as codecs
 from agents.mechanisms import verify
 from agents.training.spec import JobSpec, demo_spec
@@ -34,6 +34,12 @@ def told(job: JobSpec) -> str:
     refused = [*_showing(job, verification, codec), *_paying(job)]
     (message,) = refused or _showing_little(job, verification, codec)
     return message
+
+
+def told_of_codec(job: JobSpec, **options: Any) -> str:
+    """What is said of a codec's options."""
+    codec = codecs.get(job.codec)(**options)
+    return " ".join(_paying_little_work(job, verify.get(job.verify)(), codec))
 
 
 JOBS = {
@@ -69,6 +75,16 @@ def test_each_figure_of_a_message_is_on_the_page(name: str) -> None:
     for figure in figures:
         both = (figure, in_fractions(figure)) if figure.endswith("%") else (figure,)
         assert any(form in SECTION for form in both), figure
+
+
+def test_what_little_work_earns_is_what_the_page_says() -> None:
+    words = told_of_codec(JOBS["steps"])
+    assert "0.42 for a quarter and 0.64 for half of it" in SECTION
+    assert "a quarter of the work earned 0.42 of an honest node's pay, and half of it 0.64" in words
+    assert "each earns 0.19 of an honest node's pay" in SECTION
+    assert "With half of the work each earns 0.37" in SECTION
+    assert "by which they earned 0.19 and 0.37 (" in words
+    assert told_of_codec(JOBS["steps"], per_chunk=512, decay=0.5) == ""
 
 
 def test_equal_nodes_spread_by_what_the_table_has() -> None:

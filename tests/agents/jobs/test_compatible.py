@@ -30,6 +30,7 @@ FREE = {
     "verify": "gauntlet",
     **GRADIENT,
 }
+MANY = {"codec": "demo", "codec_options": {"per_chunk": 512, "decay": 0.5}}
 MUON = {"optimizer": {"inner": "muon", "batch_size": 2, "seq_len": 16}}
 ROUGH = {"inner": "muon", "inner_options": {"newton_schulz": "bf16"}}
 PRODUCTS = {"optimizer": {**ROUGH, "batch_size": 2, "seq_len": 16}}
@@ -348,13 +349,13 @@ def test_nodes_that_share_their_rows_round_by_draws_of_their_own(tiny: HonestRou
 def test_signs_are_warned_of_where_they_are_too_large_or_never_settle(tiny: HonestRound) -> None:
     """And the figure is in the warning."""
     inner = {"batch_size": 2, "seq_len": 16, "inner": "gradient"}
-    signs = {**FREE, "codec": "demo", "merge": "demo_sign"}
+    signs = {**FREE, **MANY, "merge": "demo_sign"}
     calm = {"optimizer": {**inner, "outer_lr": 0.002, "outer_decay": True}}
     assert unlike_shapes(context(tiny, **{**signs, **calm})) == []
     large, restless = unlike_shapes(context(tiny, **{**signs, "optimizer": inner}))
     assert "in each round, and 1 is large" in large
     assert "without optimizer.outer_decay" in restless
-    sparse, _ = unlike_shapes(context(tiny, **{**signs, "codec": "sparse", **calm}))
+    sparse, _ = unlike_shapes(context(tiny, **{**FREE, "merge": "demo_sign", **calm}))
     assert "one node alone" in sparse
 
 
@@ -363,10 +364,24 @@ def test_what_the_gauntlet_measures_badly_is_warned_of_with_the_figures(
 ) -> None:
     (sparse,) = unlike_shapes(context(tiny, **FREE))
     assert "0.67 to 1.20 of their share" in sparse
-    (steps,) = unlike_shapes(context(tiny, **{**FREE, "codec": "demo", **STEPS}))
+    (steps,) = unlike_shapes(context(tiny, **{**FREE, **MANY, **STEPS}))
     assert 'local steps of optimizer.inner "adamw"' in steps and "26 to 43 %" in steps
-    assert unlike_shapes(context(tiny, **{**FREE, "codec": "demo"})) == []
+    assert unlike_shapes(context(tiny, **{**FREE, **MANY})) == []
     assert unlike_shapes(context(tiny)) == []
+
+
+@pytest.mark.parametrize("options", [{}, {"per_chunk": 8}, {"per_chunk": 32, "decay": 0.5}])
+def test_a_codec_by_which_little_work_is_paid_is_warned_of_with_what_to_set(
+    tiny: HonestRound, options: dict[str, Any]
+) -> None:
+    """`ape run job create` refuses such a job. Who publishes one without it, or trains in one, has
+    the figures here."""
+    (few,) = unlike_shapes(context(tiny, **{**FREE, "codec": "demo", "codec_options": options}))
+    assert f"per_chunk {options.get('per_chunk', 32)} under" in few
+    assert "0.42 of an honest node's pay" in few
+    assert "set codec_options.per_chunk to 512 and decay to 0.5" in few
+    redone = {"codec": "demo", "codec_options": {**options, "memory_rounds": 64}, "merge": "mean"}
+    assert unlike_shapes(context(tiny, **{**redone, **GRADIENT})) == []
 
 
 def test_only_free_jobs_leave_training_to_the_nodes(tiny: HonestRound) -> None:
