@@ -13,6 +13,7 @@ from typing import Any
 
 from agents.protocol.draw import draw_seed
 from agents.protocol.formulas import snapshot_hash
+from agents.protocol.marks import CHANGES, Marks, marks_at
 from agents.protocol.numbers import ZERO_DIGEST, Phase, Violation
 from agents.protocol.slashing import Row
 from agents.protocol.structs import (
@@ -89,6 +90,7 @@ class Network:
         self._holding = EventLog(EventCursor(chain, self.pool, ("PayHeld",), block))
         self._reported = EventLog(EventCursor(chain, self.reports, ("ViolationReported",), block))
         self._challenged = EventLog(EventCursor(chain, self.results, ("Challenged",), block))
+        self._marks = EventLog(EventCursor(chain, self.results, CHANGES, block))
         self._adopted = EventLog(EventCursor(chain, self.scores, ("JobAdopted",), block))
         self._benchmarks: EventCursor | None = None
         self._submitted: set[int] = set()  # nodes that submitted a benchmark
@@ -119,7 +121,7 @@ class Network:
         block_hash = self.chain.block_hash(round_.opened_block)
         key = (job_id, round_id, block_hash or b"", round_.snapshot_hash)
         if key not in self._snapshots:
-            args = self._opening(job_id, round_id, round_)
+            args = self._opening(job_id, round_id, round_).args
             lists = self._seated(job_id, round_id, round_, args)
             self._snapshots[key] = Snapshot(
                 nodes=tuple(lists["nodes"]),
@@ -133,10 +135,19 @@ class Network:
         self, job_id: int, round_id: int, round_: Round
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Node ids and scores that a round's seats are drawn from. Raises ChainMoved."""
-        args = self._opening(job_id, round_id, round_)
+        args = self._opening(job_id, round_id, round_).args
         return tuple(args["nodes"]), tuple(args["weights"])
 
-    def _opening(self, job_id: int, round_id: int, round_: Round) -> dict[str, Any]:
+    def marks_at(self, job_id: int, round_id: int, round_: Round) -> Marks:
+        """(round, node) of the job's earlier work that was invalid when a round opened.
+
+        Folded from events, so that everybody has the same at any time, without an archive node:
+        `is_invalid` says what holds now. Raises ChainMoved if RoundOpened is gone.
+        """
+        opened = self._opening(job_id, round_id, round_)
+        return marks_at(self._marks.read(), job_id, opened)
+
+    def _opening(self, job_id: int, round_id: int, round_: Round) -> Event:
         block = round_.opened_block
         return self._event("RoundOpened", job_id, round_id, block, block)
 
@@ -482,11 +493,9 @@ class Network:
         where = {"job_id": job_id, "round_id": round_id}
         return self.chain.events(self.declares(name), name, first, last, where)
 
-    def _event(
-        self, name: str, job_id: int, round_id: int, first: int, last: int
-    ) -> dict[str, Any]:
+    def _event(self, name: str, job_id: int, round_id: int, first: int, last: int) -> Event:
         where = {"job_id": job_id, "round_id": round_id}
         events = self.chain.events(self.declares(name), name, first, last, where)
         if not events:
             raise ChainMoved(f"{name} of job {job_id} round {round_id} is not in block {first}.")
-        return events[-1].args
+        return events[-1]

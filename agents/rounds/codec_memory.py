@@ -3,10 +3,11 @@
 (error feedback) and, where `optimizer.inner_state` is "kept", the state of its inner optimizer.
 
 Rule: memory starts empty every `codec.memory_rounds` finalized rounds and advances only in rounds
-that were finalized with the node's payload accepted and not found invalid, by `codec.remember` of
-the node's recomputed gradient and of the payload it revealed. So it is a function of the chain and
-the store: a verifier finds the trainer's memory by doing the rounds since the last reset again, and
-a trainer that lost its own does the same. At most `memory_rounds` tasks are redone, and each once.
+that were finalized with the node's payload accepted and not invalid (`Plan.invalid`), by
+`codec.remember` of the node's recomputed gradient and of the payload it revealed. So it is a
+function of the chain and the store: a verifier finds the trainer's memory by doing the rounds since
+the last reset again, and a trainer that lost its own does the same. At most `memory_rounds` tasks
+are redone, and each once.
 
 The inner state starts from zero every `optimizer.inner_state_rounds` finalized rounds and advances
 in the same rounds, to what the node's recomputed steps have gathered. One of the two numbers
@@ -84,7 +85,7 @@ class Memories:
         reset = plan.step - plan.step % max(1, job.carried_rounds)
         if job.verification.own_memory_rounds is not None:
             reset = max(reset, plan.step - job.verification.own_memory_rounds)
-        rounds = self._counted(job_id, job, plan, node, reset)
+        rounds = self._counted(job_id, plan, node, reset)
         found, last = Carried(), reset
         todo: list[_Counted] = []  # newest first
         counted: list[_Counted] = []
@@ -110,20 +111,19 @@ class Memories:
             last = index
         return found.into(job, last, plan.step)
 
-    def _counted(
-        self, job_id: int, job: JobContext, plan: Plan, node: int, reset: int
-    ) -> Iterator[_Counted]:
+    def _counted(self, job_id: int, plan: Plan, node: int, reset: int) -> Iterator[_Counted]:
         """The node's rounds since the reset that count, newest first.
 
-        Whoever does them again looks at all of them each time: one that is found invalid late, or
-        innocent on appeal, changes what every later round leaves behind.
+        A convicted node is locked, so it is in no round before its report has an end: it was
+        slashed and its mark stays, or the mark is gone. So a node's own copy of its newest round
+        rests on the same rounds as what others find by doing them again.
         """
         for index in range(plan.step - 1, reset - 1, -1):
             entry = self._network.ledger_entry(job_id, index)
             report = self._models.report(entry.report)
             if node not in report.accepted():
                 continue
-            if self._network.in_round("is_invalid", job_id, entry.round_id, [node]):
+            if (entry.round_id, node) in plan.invalid:
                 continue
             yield index, entry.round_id, report, entry.report
 

@@ -8,6 +8,9 @@ batches of a void round are handed out again.
 A batch is done when an update that came of it was merged. The batches of a good payload that was
 not merged are handed out again, usually to other nodes. Each round assigns these batches before any
 new ones, so never more than one round's batches are left.
+
+Work of an earlier round that was invalid when a round opened counts for nothing in it. An appeal
+that clears the node later moves no batch of that round, and no pay (`agents.protocol.marks`).
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ from agents.mechanisms.score.backward_passes import BackwardPasses
 from agents.pipeline import assignment as seating
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.seats import Unseated
+from agents.protocol.marks import Marks, nodes_of
 from agents.protocol.network import Network
-from agents.protocol.structs import Snapshot
+from agents.protocol.structs import Round, Snapshot
 from agents.protocol.view import View
 from agents.rounds.models import Models
 from agents.rounds.report import RoundReport
@@ -39,6 +43,7 @@ class Plan:
     `seats`: where the model is split, stages of all nodes that had one since the last full
     synchronisation, for the next round; empty where this round is one. `weights`: by node, those
     that paths were drawn by, also of nodes that are away; empty in a job that draws all alike.
+    `invalid`: the job's earlier work that was invalid when this round opened.
     """
 
     manifest: Manifest
@@ -49,6 +54,7 @@ class Plan:
     earlier: tuple[Mapping[int, int], ...] = ()
     seats: Mapping[int, int] = field(default_factory=dict)
     weights: Mapping[int, int] = field(default_factory=dict)
+    invalid: Marks = frozenset()
 
     @property
     def handed_out(self) -> int:
@@ -87,7 +93,8 @@ class Plans:
             return None
         key = (view.job_id, view.round_id, seed)
         if key not in self._plans:
-            self._plans[key] = self._make(view.job_id, view.round_id, seed, view.snapshot)
+            place = view.job_id, view.round_id, view.round
+            self._plans[key] = self._make(*place, seed, view.snapshot)
         return self._plans[key]
 
     def past(self, job_id: int, round_id: int) -> Plan:
@@ -97,13 +104,19 @@ class Plans:
         key = (job_id, round_id, seed)
         if key not in self._plans:
             snapshot = self._network.snapshot(job_id, round_id, round_)
-            self._plans[key] = self._make(job_id, round_id, seed, snapshot)
+            self._plans[key] = self._make(job_id, round_id, round_, seed, snapshot)
         return self._plans[key]
 
-    def _make(self, job_id: int, round_id: int, seed: bytes, snapshot: Snapshot) -> Plan:
+    def _make(
+        self, job_id: int, round_id: int, round_: Round, seed: bytes, snapshot: Snapshot
+    ) -> Plan:
         job = self._models.job(job_id)
         step = self._step_of(job_id, round_id)
-        left = self._left_by(job_id, step, job)
+        left = Left()
+        if step:
+            left = self._left_by(
+                job_id, step, job, self._network.marks_at(job_id, round_id, round_)
+            )
         return planned(job, (job_id, round_id), seed, snapshot.nodes, snapshot.weights, step, left)
 
     def _step_of(self, job_id: int, round_id: int) -> int:
@@ -113,10 +126,8 @@ class Plans:
             step -= 1
         return step
 
-    def _left_by(self, job_id: int, step: int, job: JobContext) -> Left:
-        """What the first `step` finalized rounds leave."""
-        if step == 0:
-            return Left()
+    def _left_by(self, job_id: int, step: int, job: JobContext, invalid: Marks) -> Left:
+        """What the first `step` finalized rounds leave to a round, by what was `invalid` then."""
         entry = self._network.ledger_entry(job_id, step - 1)
         number = entry.round_id
         report = self._models.report(entry.report)
@@ -128,11 +139,10 @@ class Plans:
             carried = replace(carried, seats=seats, declared=declared)
         nodes, weights = snapshot.nodes, snapshot.weights
         before = planned(job, (job_id, number), round_.seed, nodes, weights, step - 1, carried)
-        merged = report.merged()
-        merged -= self._network.in_round("is_invalid", job_id, number, sorted(merged))
-        left = left_by(before, merged)
-        earlier, seats = self._earlier(job_id, step, gamma_of(job)), self._seats(job_id, step, job)
-        return replace(left, earlier=earlier, seats=seats).told(report)
+        left = left_by(before, report.merged() - nodes_of(invalid, number))
+        earlier = self._earlier(job_id, step, gamma_of(job), invalid)
+        seats = self._seats(job_id, step, job)
+        return replace(left, earlier=earlier, seats=seats, invalid=invalid).told(report)
 
     def _seats(self, job_id: int, step: int, job: JobContext) -> Mapping[int, int]:
         """The seats since the last full synchronisation among the first `step` finalized rounds."""
@@ -153,23 +163,23 @@ class Plans:
             return {}
         return self._models.report(self._network.ledger_entry(job_id, step - 1).report).declared()
 
-    def _earlier(self, job_id: int, step: int, gamma: int) -> tuple[Mapping[int, int], ...]:
+    def _earlier(
+        self, job_id: int, step: int, gamma: int, invalid: Marks
+    ) -> tuple[Mapping[int, int], ...]:
         """Passes of the newest of the first `step` finalized rounds, which are still paid."""
         found = []
         for index in range(max(0, step - gamma + 1), step):
             entry = self._network.ledger_entry(job_id, index)
             report = self._models.report(entry.report)
-            nodes = sorted(report.accepted())
-            invalid = self._network.in_round("is_invalid", job_id, entry.round_id, nodes)
-            found.append(report.delivered(invalid))
+            found.append(report.delivered(nodes_of(invalid, entry.round_id)))
         return tuple(found)
 
 
 @dataclass(frozen=True)
 class Left:
     """What finalized rounds leave to the next: missed ranges, the first batch that was never handed
-    out, `Plan.earlier`, `Plan.seats`, and what the newest of their reports says of nodes: the
-    memory that they declared, and `Plan.weights` of the next round."""
+    out, `Plan.earlier`, `Plan.seats`, `Plan.invalid`, and what the newest of their reports says of
+    nodes: the memory that they declared, and `Plan.weights` of the next round."""
 
     carry: tuple[Range, ...] = ()
     cursor: int = 0
@@ -177,6 +187,7 @@ class Left:
     seats: Mapping[int, int] = field(default_factory=dict)
     declared: Mapping[int, int] = field(default_factory=dict)
     weights: Mapping[int, int] = field(default_factory=dict)
+    invalid: Marks = frozenset()
 
     def told(self, report: RoundReport) -> Left:
         """The same with what the newest round's report says of nodes."""
@@ -238,17 +249,18 @@ def planned(
     carry, cursor = left.carry, left.cursor
     if job.slices is None:
         manifest = assign(seed, nodes, weights, job.spec, carry, cursor)
-        return Plan(manifest, step, carry, cursor)
+        return Plan(manifest, step, carry, cursor, invalid=left.invalid)
     samples = range(cursor, cursor + job.spec.batches_per_round)
     facts = facts_of(job, left.seats, left.declared, left.weights)
     seats = {} if job.spec.is_full(step) else seated(job, seed, nodes, facts)
+    told = left.earlier, seats, left.weights, left.invalid
     try:
         epoch = seating.epoch_of(*place, seed, nodes, samples, job.slices.last + 1, facts)
         manifest = seating.manifest(seed, nodes, weights, job.spec, cursor, facts)
     except Unseated:
         empty = Manifest(seed, (), (), cursor)
-        return Plan(empty, step, carry, cursor, None, left.earlier, seats, left.weights)
-    return Plan(manifest, step, carry, cursor, epoch, left.earlier, seats, left.weights)
+        return Plan(empty, step, carry, cursor, None, *told)
+    return Plan(manifest, step, carry, cursor, epoch, *told)
 
 
 def left_by(plan: Plan, merged: Iterable[int]) -> Left:

@@ -3,11 +3,15 @@
 
 Rule: as `agents.rounds.codec_memory`, of one stage. It starts empty after a full synchronisation
 and advances in finalized rounds in which the node held the same stage and its payload was accepted
-and not found invalid, by its replayed change and the payload that it revealed. So a verifier finds
-it by doing the node's epochs since then again, at most `full_every` - 1 of them, each once. A node
-that was moved to another stage meanwhile owes nothing there. An epoch that can't be replayed leaves
-nothing new: whoever sent it was not drawn then, and what it encodes with another memory is wrong
-now.
+and not invalid (`Plan.invalid`), by its replayed change and the payload that it revealed. So a
+verifier finds it by doing the node's epochs since then again, at most `full_every` - 1 of them,
+each once. A node that was moved to another stage meanwhile owes nothing there. An epoch that can't
+be replayed leaves nothing new: whoever sent it was not drawn then, and what it encodes with another
+memory is wrong now.
+
+A convicted node is locked, so it is in no round before its report has an end: it was slashed and
+its mark stays, or the mark is gone. So what a round of the node left behind is the same for every
+later round, and is kept by that round's report.
 """
 
 from __future__ import annotations
@@ -73,7 +77,7 @@ class StageMemories:
                 continue
             if node not in self._models.report(digest).accepted():
                 continue
-            if self._network.in_round("is_invalid", job_id, number, [node]):
+            if (number, node) in plan.invalid:
                 continue
             if (digest, node) in self._found:
                 memory = self._found[digest, node]

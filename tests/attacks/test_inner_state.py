@@ -132,7 +132,8 @@ def begin(people: People, keeping: TinyJob) -> Begin:
         left = {nodes[i]: work.inner for i, work in works.items() if work.inner is not None}
         assert len(left) == len(nodes)
         now = replace(keeping, before=outcome.state)
-        return Second(now, people, replace(plan_of(now, people), step=1), facts, left)
+        plan = replace(plan_of(now, people), step=1, invalid=frozenset(facts.invalid))
+        return Second(now, people, plan, facts, left)
 
     return begun
 

@@ -67,6 +67,22 @@ def test_the_plan_knows_the_passes_that_are_still_paid(with_gamma: Made, gamma: 
     assert known(next_plan(mined, facts)) == [*DONE][max(0, len(DONE) - gamma + 1) :]
 
 
+def test_a_miner_that_is_cleared_later_is_paid_by_the_rounds_that_open_then(
+    with_gamma: Made,
+) -> None:
+    mined = with_gamma(3)
+    facts = ChainFacts(mined.published)
+    for number, done in enumerate(DONE[:2], start=1):
+        finish(mined, facts, number, done)
+    facts.invalid = {(2, 5)}
+    view = facts.open(3, keccak(text="seed 3"), MINERS)
+    facts.invalid.clear()
+    found = Plans(facts, Models(facts, mined.store)).of(view)
+    assert found is not None and known(found) == [DONE[0], {2: 4}]
+    finish(mined, facts, 3, DONE[2])
+    assert known(next_plan(mined, facts)) == [DONE[1], DONE[2]]
+
+
 def test_they_are_paid_as_the_primer_says(with_gamma: Made) -> None:
     """Beside IOTA's formula, with a miner that was found wrong in the second round."""
     mined = with_gamma(3)

@@ -108,8 +108,8 @@ def test_a_round_that_a_node_is_away_from_leaves_its_memory_alone(
 
 
 def test_a_round_in_which_a_node_was_invalid_leaves_no_memory(run: Run) -> None:
-    plan = run.next(SECOND, 1, 2)
     run.facts.invalid.add((1, 5))
+    plan = run.next(SECOND, 1, 2)
     assert run.memories().before(1, plan, 5) is None
     assert run.memories().before(1, plan, 8) is not None
 

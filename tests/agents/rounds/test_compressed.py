@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,13 +145,10 @@ def test_the_nodes_own_copy_saves_the_replay(five: Run) -> None:
 
 
 def test_a_round_in_which_a_node_was_found_invalid_leaves_nothing(five: Run) -> None:
-    facts = five.facts
-    facts.invalid.add((1, NODE))
-    try:
-        found = five.memories().before(JOB, five.rounds[1].plan, NODE)
-        assert found is None
-    finally:
-        facts.invalid.clear()
+    plan = five.rounds[1].plan
+    for invalid, nothing in ((1, NODE), True), ((2, NODE), False), ((1, NODE + 1), False):
+        found = five.memories().before(JOB, replace(plan, invalid=frozenset({invalid})), NODE)
+        assert (found is None) == nothing, invalid
 
 
 def test_artefacts_of_an_earlier_round_that_are_gone_are_said(five: Run, tmp_path: Path) -> None:

@@ -95,22 +95,23 @@ def test_it_is_zero_again_after_so_many_rounds(run: Run) -> None:
 
 
 def test_a_round_whose_work_was_invalid_leaves_nothing(run: Run) -> None:
-    plan = run.next()
     run.facts.invalid.add((1, 5))
+    plan = run.next()
     assert run.memories().carried(1, plan, 5).inner is None
     assert run.memories().carried(1, plan, 8).inner is not None
 
 
-def test_a_verdict_that_comes_late_changes_what_was_found_before(run: Run) -> None:
-    """A verifier that looked before a conviction, or before an appeal, agrees with one that did
-    not: each asks which rounds count now."""
-    plan, memories = run.next(), run.memories()
-    before = memories.carried(1, plan, 5).inner
-    assert before is not None
+def test_who_looks_after_an_appeal_agrees_with_who_looked_before(run: Run) -> None:
+    """What counted as the round opened counts in it for ever. In a round that opens after the
+    appeal the node has what it had gathered, also for a verifier that looked in between."""
     run.facts.invalid.add((1, 5))
-    assert memories.carried(1, plan, 5).inner is None
+    second, early = run.next(), run.memories()
+    assert early.carried(1, second, 5).inner is None
     run.facts.invalid.remove((1, 5))
-    assert digest(memories.carried(1, plan, 5).inner) == digest(before)
+    third = run.next(THIRD, 1, 3)
+    for memories in (early, run.memories()):
+        assert memories.carried(1, second, 5).inner is None
+        assert digest(memories.carried(1, third, 5).inner) == digest(run.works[5].inner)
 
 
 def test_a_trainers_own_copy_saves_it_the_work(run: Run) -> None:

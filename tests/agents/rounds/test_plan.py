@@ -87,6 +87,23 @@ def test_batches_of_a_node_found_invalid_after_the_merge_are_trained_again(round
     assert rounds.plan(2).carry_in == first.manifest.of(9).ranges
 
 
+def test_who_is_cleared_once_a_round_is_open_moves_no_batch_of_it(rounds: Rounds) -> None:
+    first = rounds.plan(1)
+    rounds.finish(1, first)
+    rounds.facts.invalid = {(1, 9)}
+    view = rounds.facts.open(2, SEEDS[2])
+    early = rounds.plans.of(view)
+    rounds.facts.invalid.clear()
+    late = rounds.reader()
+    assert late.of(view) == early and early.invalid == {(1, 9)}
+    rounds.finish(2, early)
+    assert late.past(JOB, 2) == rounds.reader().past(JOB, 2) == early
+    assert rounds.plan(3).carry_in == ()
+    # Had the second round been void, the third would hand nothing out again: it opened later.
+    rounds.facts.entries.pop()
+    assert rounds.reader().of(rounds.facts.open(3, SEEDS[3])).carry_in == ()
+
+
 def test_what_stays_missed_is_carried_on(rounds: Rounds) -> None:
     first = rounds.plan(1)
     rounds.finish(1, first, bad=NODES)

@@ -18,6 +18,7 @@ from eth_utils import keccak
 from agents.jobs.job import JobContext
 from agents.jobs.model_files import read_model
 from agents.jobs.publish import Published, publish_job
+from agents.protocol.marks import Marks
 from agents.protocol.numbers import Phase
 from agents.protocol.structs import Proposal, Reveal, Snapshot
 from agents.rounds.outcome import Outcome, compute
@@ -228,13 +229,18 @@ def make_work(
 
 @dataclass
 class ChainFacts:
-    """What Network would answer about job 1: values that a test sets, no behaviour."""
+    """What Network would answer about job 1: values that a test sets.
+
+    `invalid`: (round, node) whose work is invalid now. A round that is opened keeps them as they
+    are then.
+    """
 
     published: Published
     entries: list[Any] = field(default_factory=list)
     rounds: dict[int, Any] = field(default_factory=dict)
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     invalid: set[tuple[int, int]] = field(default_factory=set)
+    marks: dict[int, Marks] = field(default_factory=dict)
     revealed: dict[int, Reveal] = field(default_factory=dict)
     model: bytes = b""
     proposed: Proposal | None = None
@@ -256,9 +262,8 @@ class ChainFacts:
     def snapshot(self, job_id: int, round_id: int, round_: Any) -> Snapshot:
         return self.snapshots[round_id]
 
-    def in_round(self, question: str, job_id: int, round_id: int, nodes: Sequence[int]) -> set[int]:
-        assert question == "is_invalid"
-        return {node for node in nodes if (round_id, node) in self.invalid}
+    def marks_at(self, job_id: int, round_id: int, round_: Any) -> Marks:
+        return self.marks[round_id]
 
     def reveals(self, job_id: int, round_id: int, opened_block: int) -> dict[int, Reveal]:
         return self.revealed
@@ -300,6 +305,7 @@ class ChainFacts:
         )
         weights = tuple(dict(zip(NODES, WEIGHTS, strict=True)).get(node, 10) for node in nodes)
         self.snapshots[round_id] = Snapshot(tuple(nodes), weights, {}, ())
+        self.marks[round_id] = frozenset(self.invalid)
         return SimpleNamespace(
             job_id=JOB,
             round_id=round_id,

@@ -34,7 +34,8 @@ class HonestRun:
         """Round `number` opens; its plan."""
         self.facts.open(number, seed)
         manifest = assign(seed, NODES, WEIGHTS, self.tiny.job.spec, self.carry, self.cursor)
-        return Plan(manifest, step, self.carry, self.cursor)
+        marks = self.facts.marks[number]
+        return Plan(manifest, step, self.carry, self.cursor, invalid=marks)
 
     def memories(self) -> Memories:
         """What anyone finds who comes now and knows nothing yet."""
