@@ -14,6 +14,7 @@ from agents.audit.chain.carry import pool_of
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
 from agents.protocol import formulas
+from agents.protocol.marks import CHANGES, Marks, marks_at, nodes_of
 from agents.protocol.numbers import HISTORY, NOBODY, ZERO_DIGEST, Phase
 from agents.runtime.contracts import Contract, Event
 
@@ -126,7 +127,8 @@ def _check_weights(record: Record, part: Part, opened: Opened, at: Event) -> Non
     past = range(max(1, part.round_id - HISTORY), part.round_id)
     expected = {n: trainers(record, n) for n in past}
     revealed = {n: {e.args["node_id"] for e in record.of("Revealed", n)} for n in past}
-    invalid = {n: guilty_at(record, n, at) for n in past}
+    marks = invalid_at(record, at)
+    invalid = {n: nodes_of(marks, n) for n in past}
     for node, weight in zip(opened.nodes, opened.weights, strict=False):
         due = [n for n in past if node in expected.get(n, ())]
         good = [n for n in due if node in revealed[n] and node not in invalid[n]]
@@ -136,15 +138,12 @@ def _check_weights(record: Record, part: Part, opened: Opened, at: Event) -> Non
 
 def guilty_at(record: Record, round_id: int, at: Event) -> set[int]:
     """Nodes whose work in a round was invalid when an event happened: found so, not cleared."""
-    changes = [*record.of("NodeInvalidated", round_id), *record.of("NodeCleared", round_id)]
-    found: set[int] = set()
-    for event in sorted(changes, key=place):
-        if place(event) < place(at):
-            if event.name == "NodeInvalidated":
-                found.add(event.args["node_id"])
-            else:
-                found.discard(event.args["node_id"])
-    return found
+    return nodes_of(invalid_at(record, at), round_id)
+
+
+def invalid_at(record: Record, at: Event) -> Marks:
+    """The job's work, by round and node, that was invalid when an event happened."""
+    return marks_at((event for name in CHANGES for event in record.of(name)), record.job_id, at)
 
 
 def _check_pool(record: Record, part: Part) -> None:

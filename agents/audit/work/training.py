@@ -3,17 +3,17 @@
 
 Rule: the job's own functions (`assign`, `compute`, `reexecute`) on verified bytes, with the chain's
 seeds and snapshots. The batches that earlier rounds left undone are carried along here and not
-taken from a report. If a round's inputs are missing, the audit says so, and goes on from the model
-that the ledger records, if any artefact leads to it.
+taken from a report, by what was invalid as the next round opened. If a round's inputs are missing,
+the audit says so, and goes on from the model that the ledger records, if any artefact leads to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from agents.audit.chain.evidence import Replayed
-from agents.audit.chain.opening import Opened, audit_seed
+from agents.audit.chain.opening import Opened, audit_seed, invalid_at
 from agents.audit.chain.stakes import StakeBook
 from agents.audit.chain.votes import Tally
 from agents.audit.sources.artefacts import Artefacts, guarded, take_failures
@@ -32,6 +32,7 @@ from agents.audit.work.submitted import read_submissions
 from agents.jobs.model_files import changed, read_model, update_bound
 from agents.mechanisms.score.alignment import MAX_HISTORY
 from agents.mechanisms.score.gauntlet import MOST_HISTORY
+from agents.protocol.marks import nodes_of
 from agents.protocol.structs import Reveal
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome, compute, finish
@@ -46,6 +47,15 @@ from agents.training.state import PayloadError, State, model_hash
 from agents.training.update import read_update
 
 _MOST_UPDATES = max(MAX_HISTORY, MOST_HISTORY)  # that a score reads
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A finalized round. `report`: None if it can't be read."""
+
+    number: int
+    plan: Plan
+    report: RoundReport | None
 
 
 class Training:
@@ -81,7 +91,7 @@ class Training:
         self.replayed: dict[int, Replayed] = {}  # steps of the round last replayed, by node
         self.facts: RoundFacts | None = None  # of the finalized round last replayed in full
         self._step = 0
-        self._left = Left()
+        self._done: list[_Done] = []  # those that a plan may still ask for, oldest first
         models = Models(record.network, artefacts, lambda _: data_key)
         self._reader = RoundReader(record.network, artefacts, device, models=models)
         self.job, self.state = read_job(record, artefacts, part, progress, data_key)
@@ -94,10 +104,28 @@ class Training:
         try:
             place = self._record.job_id, part.round_id
             nodes, weights = opened.nodes, opened.weights
-            return planned(self.job, place, seed, nodes, weights, self._step, self._left)
+            return planned(self.job, place, seed, nodes, weights, self._step, self._left(opened))
         except ValueError as error:
             part.differ("assignments", "manifest", f"it can't be derived: {error}")
             return None
+
+    def _left(self, opened: Opened) -> Left:
+        """What the finalized rounds leave to the one that was opened so, as `Plans` has it."""
+        if not self._done:
+            return Left()
+        assert self.job is not None
+        last, marks = self._done[-1], invalid_at(self._record, opened.event)
+        paid = self._done[max(0, len(self._done) - gamma_of(self.job) + 1) :]
+        earlier = tuple(
+            one.report.delivered(nodes_of(marks, one.number))
+            for one in paid
+            if one.report is not None
+        )
+        if last.report is None:
+            handed_out = {one.node for one in last.plan.manifest.assignments}
+            return replace(left_by(last.plan, handed_out), earlier=earlier, invalid=marks)
+        left = left_by(last.plan, last.report.merged() - nodes_of(marks, last.number))
+        return replace(left, earlier=earlier, invalid=marks).told(last.report)
 
     def replay(
         self,
@@ -152,14 +180,9 @@ class Training:
             self.facts = RoundFacts(self.job, plan, *place_before, history)
         self._earlier, self.state = self.state, after
         self._step += 1
-        if report is not None:
-            left = left_by(plan, report.merged() - standing.invalid)
-            live = (*plan.earlier, report.delivered(standing.invalid))
-            gone = max(0, len(live) - gamma_of(self.job) + 1)
-            self._left = replace(left, earlier=live[gone:]).told(report)
-        else:
+        if report is None:
             part.remark("Without the report, all nodes are taken to have delivered.")
-            self._left = left_by(plan, opened.nodes)
+        self._done = [*self._done, _Done(part.round_id, plan, report)][-gamma_of(self.job) :]
 
     def _audit_seed(self, part: Part) -> bytes | None:
         return audit_seed(self._record, part.round_id, self._random_source)
