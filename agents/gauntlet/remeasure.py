@@ -3,8 +3,9 @@
 
 Rule: it is wrong only if public bytes deny it. Nobody can tell whether a payload or a sync sample
 was in a validator's store in time, so a failure that says so is believed; the norms are then judged
-among the payloads that it had. Losses are fp32 and differ a little between machines: twice the
-tolerance of the audit is left to that.
+among the payloads that it had. Of a node that was found invalid in the round a record may say that
+or not: an appeal may have cleared the node before its validator looked, or after. Losses are fp32
+and differ a little between machines: twice the tolerance of the audit is left to that.
 
 A payload that the record says was read, and that can't be had here, hides what depends on it: the
 losses of its own node, what is expected of the other evaluated nodes and what they show, whether
@@ -120,7 +121,7 @@ def _checks(
         step_size(before, earlier_model(reader.models, job_id, plan.step)),
         reader.store,
     )
-    invalid = network.in_round("is_invalid", job_id, number, nodes)
+    invalid = network.found_invalid(job_id, number)
     for line in record.scores:
         own = found.get(line.node)
         if own is None:

@@ -39,6 +39,17 @@ def marks_at(changes: Iterable[Event], job_id: int, at: Event) -> Marks:
     return frozenset(found)
 
 
+def nodes_found(changes: Iterable[Event], job_id: int, round_id: int) -> set[int]:
+    """The nodes that were marked in a round at any time."""
+    place = job_id, round_id
+    return {
+        event.args["node_id"]
+        for event in changes
+        if event.name == "NodeInvalidated"
+        and (event.args["job_id"], event.args["round_id"]) == place
+    }
+
+
 def nodes_of(marks: Marks, round_id: int) -> set[int]:
     """The nodes that are marked in a round."""
     return {node for number, node in marks if number == round_id}

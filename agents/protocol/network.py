@@ -13,7 +13,7 @@ from typing import Any
 
 from agents.protocol.draw import draw_seed
 from agents.protocol.formulas import snapshot_hash
-from agents.protocol.marks import CHANGES, Marks, marks_at
+from agents.protocol.marks import CHANGES, Marks, marks_at, nodes_found
 from agents.protocol.numbers import ZERO_DIGEST, Phase, Violation
 from agents.protocol.slashing import Row
 from agents.protocol.structs import (
@@ -146,6 +146,11 @@ class Network:
         """
         opened = self._opening(job_id, round_id, round_)
         return marks_at(self._marks.read(), job_id, opened)
+
+    def found_invalid(self, job_id: int, round_id: int) -> set[int]:
+        """Nodes whose work in a round was found invalid, also those that were cleared since: nobody
+        is judged twice in a round."""
+        return nodes_found(self._marks.read(), job_id, round_id)
 
     def _opening(self, job_id: int, round_id: int, round_: Round) -> Event:
         block = round_.opened_block

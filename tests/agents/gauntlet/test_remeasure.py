@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -49,16 +49,21 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> HonestRound:
 
 @dataclass
 class Again:
-    """A round, records of it, and what a member says of one."""
+    """A round, records of it, and what a member says of one.
+
+    `invalid`: nodes that are marked as validators look. `found`: those that were at any time.
+    """
 
     tiny: HonestRound
     samples: dict[int, bytes]
+    invalid: set[int] = field(default_factory=set)
+    found: set[int] = field(default_factory=set)
 
     def record(self, sent: Submissions, **changes: dict[str, Any]) -> ScoreRecord:
         """An honest validator's, who had `sent`; `changes`: of lines, by "node_3" and so on."""
         tiny, options = self.tiny, self.tiny.job.score
         found = check_nodes(
-            Facts(NODES, NODES, self.samples, ()),
+            Facts(NODES, NODES, self.samples, self.invalid),
             *(tiny.job, options, tiny.plan, tiny.before, sent, AUDIT_SEED, 0.0, tiny.store),
         )
         usable = {s.reveal.node: s.gradient for s in sent if found[s.reveal.node].usable}
@@ -110,7 +115,9 @@ class Again:
             plans=SimpleNamespace(of=lambda view: tiny.plan),
             submissions=lambda view: sent,
             models=SimpleNamespace(job=lambda job: tiny.job),
-            network=SimpleNamespace(committed=lambda *a: set(NODES), in_round=lambda *a: set()),
+            network=SimpleNamespace(
+                committed=lambda *a: set(NODES), found_invalid=lambda *a: self.found
+            ),
             before=lambda view: tiny.before,
             store=tiny.store,
             device=DEVICE,
@@ -158,6 +165,18 @@ def test_a_payload_that_nobody_revealed__is_not_usable(again: Again, failure: st
     record = again.record(sent, node_3={"failure": failure, "usable": True})
     assert any("node 3" in said for said in again.errors(record, sent))
     assert again.errors(again.record(sent), sent) == []
+
+
+def test_who_was_found_invalid__is_rated_as_its_validator_saw_it(again: Again) -> None:
+    """Before the verdict, after it, or after the appeal that cleared the node."""
+    sent = again.tiny.honest()
+    innocent = again.record(sent)
+    again.invalid = {3}
+    convicted = again.record(sent)
+    (said,) = again.errors(convicted, sent)
+    assert said == "it says False, and not True, of the payload's use of node 3"
+    again.found = {3}
+    assert again.errors(innocent, sent) == again.errors(convicted, sent) == []
 
 
 def test_a_payload_that_was_in_time__can_be_said_to_be_late_but_not_useless(again: Again) -> None:

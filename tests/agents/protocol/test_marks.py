@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.protocol.marks import CHANGES, marks_at
+from agents.protocol.marks import CHANGES, marks_at, nodes_found, nodes_of
 from agents.runtime.contracts import Event
 
 JOB, FOUND, CLEARED = 7, *CHANGES
@@ -54,3 +54,16 @@ def test_events_of_other_kinds_come_in_any_order_and_other_jobs_are_left_out() -
     assert marks_at(changes, JOB, opened(20)) == {(1, 3)}
     assert marks_at(changes, JOB, opened(40)) == set()
     assert marks_at(changes, 8, opened(40)) == {(1, 6)}
+
+
+def test_the_nodes_of_a_round_that_are_marked_and_that_ever_were() -> None:
+    changes = [
+        change(FOUND, 1, 3, 10, 0),
+        change(FOUND, 1, 4, 10, 1),
+        change(FOUND, 2, 5, 20, 0),
+        change(FOUND, 1, 6, 20, 1, job=8),
+        change(CLEARED, 1, 3, 30, 0),
+    ]
+    marks = marks_at(changes, JOB, opened(40))
+    assert (nodes_of(marks, 1), nodes_of(marks, 2), nodes_of(marks, 3)) == ({4}, {5}, set())
+    assert nodes_found(changes, JOB, 1) == {3, 4}
