@@ -236,9 +236,8 @@ class VerifierInJob:
         network = self.network
         report_id = formulas.report_id(view.job_id, view.round_id, finding.node, finding.violation)
         reported = self.context.chain.call(network.reports, "has_reported", report_id, node)
-        return bool(reported) or finding.node in network.in_round(
-            "is_invalid", view.job_id, view.round_id, [finding.node]
-        )
+        # Who had a verdict is not judged again in the round, also if an appeal has cleared it.
+        return bool(reported) or finding.node in network.found_invalid(view.job_id, view.round_id)
 
     def _announce(self, view: View, node: int, findings: list[Finding]) -> str | None:
         """Announce the violations that are not announced yet."""
