@@ -110,7 +110,7 @@ def test_a_clearing__makes_no_honest_work_invalid(cleared: Cleared) -> None:
 
 
 def undecided(people: People, ann: Node, bob: Node, eve: Node) -> bytes:
-    """The report: eve is convicted in a round that is final, appeals, and nobody decides in time."""
+    """The report on eve, who is convicted in a round, and whose appeal nobody decides in time."""
     report = people.convict(eve, ann, bob)
     people.chain.send(eve.owner, people.reports, "appeal", report, EVIDENCE)
     people.wait_until(int(people.chain.call(people.reports, "report_of", report).deadline))
