@@ -85,7 +85,8 @@ class Dataset(BaseModel):
     dtype: Literal["uint8", "uint16", "uint32"] = "uint8"
     vocab_size: Annotated[int, Strict(), Field(ge=2, le=1_000_000)] = 256
     tokenizer: Cid | None = None
-    shards: Annotated[tuple[Shard, ...], Field(min_length=1, max_length=100_000)]
+    # The first wrong shard is enough: a stranger's manifest has room for millions.
+    shards: Annotated[tuple[Shard, ...], Field(min_length=1, max_length=100_000, fail_fast=True)]
     key_salt: Salt | None = Field(default=None, exclude_if=is_none)
 
     @model_validator(mode="after")

@@ -29,6 +29,9 @@ from agents.mechanisms import mode, verify
 from agents.training.rate_schedule import Decay, scheduled
 
 MAX_SPEC_BYTES = 64 * 1024
+MAX_ERRORS = 100
+"""Of one document, that are told one by one."""
+
 MECHANISMS = ("mode", "codec", "merge", "score", "verify", "privacy")
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
@@ -598,7 +601,10 @@ def _is_lossless(name: object) -> bool:
 
 
 def describe(error: ValidationError) -> str:
-    """One sentence per wrong field: its dotted name, the rule, and the value seen."""
+    """One sentence per wrong field: its dotted name, the rule, and the value seen. Of more than
+    `MAX_ERRORS` only how many there are: a stranger's document may have a million wrong keys."""
+    if error.error_count() > MAX_ERRORS:
+        return f"{error.error_count()} fields are wrong"
     lines = []
     for item in error.errors(include_url=False):
         field = ".".join(str(part) for part in item["loc"]) or "spec"

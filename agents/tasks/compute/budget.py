@@ -33,6 +33,7 @@ _FILE_COPIES = 8  # read, parse, check, copy, hash, save, publish, and one over
 _STEP_COPIES = 24  # passes of AdamW, the gradient's norm and the trace over the weights
 _EXP_FLOPS = 32  # of a softmax: the exponential, its sum, its maximum, the division
 _NUMBER_FLOPS = 4  # of an elementwise operation, which waits for memory
+_LAST_COPIES = 2  # of a sequence's last logits, which are looked at for what comes next, and hashed
 _START_BYTES = 64 * 2**20  # code and tables that a first call loads
 
 
@@ -42,7 +43,7 @@ class Cost:
 
     Attributes:
         flops: fp32 operations.
-        copied: bytes of weights copied, hashed or updated.
+        copied: bytes of weights copied, hashed or updated, of last logits and of position tables.
         layers: layer passes of a batch, forward or backward (which counts as two).
         rows: sequences cut out of a dataset.
         memory: bytes.
@@ -72,7 +73,9 @@ def forward_work(
     passes = batches * (model.n_layers + 1)
     return Cost(
         flops=tokens * _token_flops(model, parameters, length),
-        copied=_FILE_COPIES * _FLOAT * parameters,
+        copied=_FLOAT
+        * (_FILE_COPIES * parameters + _LAST_COPIES * batches * rows * model.vocab_size)
+        + _tables(model),
         layers=passes,
         rows=batches * rows,
         memory=_memory(model, 4 * parameters, rows * length, layers=2) + 16 * tokens,
@@ -86,7 +89,7 @@ def training_work(model: ModelSpec, parameters: int, steps: int, rows: int, leng
     tokens = steps * rows * length
     return Cost(
         flops=3 * tokens * _token_flops(model, parameters, length),
-        copied=(_FILE_COPIES + _STEP_COPIES * steps) * _FLOAT * parameters,
+        copied=_FLOAT * (_FILE_COPIES + _STEP_COPIES * steps) * parameters + _tables(model),
         layers=3 * passes,
         rows=steps * rows,
         memory=_memory(model, 16 * parameters, rows * length, model.n_layers)
@@ -110,8 +113,12 @@ def _memory(model: ModelSpec, weights: int, tokens: int, layers: int) -> int:
     """Bytes of `weights` numbers in all, of what `tokens` tokens leave behind in `layers` layers,
     of their logits and of the position tables."""
     left = tokens * (layers * _numbers(model) + 4 * model.vocab_size)
-    tables = 4 * model.max_seq_len * (model.d_model // model.n_heads)
-    return _START_BYTES + _FLOAT * (weights + left + tables)
+    return _START_BYTES + _FLOAT * (weights + left) + _tables(model)
+
+
+def _tables(model: ModelSpec) -> int:
+    """Bytes of the sines and cosines of all positions while they are made, in double precision."""
+    return 4 * _FLOAT * model.max_seq_len * (model.d_model // model.n_heads)
 
 
 def _scores(model: ModelSpec, rows: int, length: int, layers: int) -> int:

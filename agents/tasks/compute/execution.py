@@ -23,7 +23,11 @@ from agents.training.spec import JobSpec, ModelSpec
 from agents.training.state import PayloadError, State, file_bound, load_state
 
 MAX_SEQUENCES = 2**22
-"""Of a dataset that is read in a drawn order, which takes 16 bytes for each."""
+"""Of a dataset that is read in a drawn order."""
+
+MAX_DATA_BYTES = 2**20
+"""Of the document that `data` names: to parse it is not counted, and takes longer than to copy it.
+A manifest of so many bytes lists more than 12,000 shards."""
 
 
 class Inputs(Protocol):
@@ -61,9 +65,11 @@ class Execution:
             TaskError: not a CID, longer than `max_bytes`, or more than the task may read.
             StoreError: it cannot be had now.
         """
-        readable = self._budget.readable()
+        most = min(max_bytes, self._budget.readable())
+        if cid == self.spec.data:
+            most = min(most, MAX_DATA_BYTES)
         try:
-            data = self._store.get(cid, min(max_bytes, readable))
+            data = self._store.get(cid, most)
         except InvalidCid as error:
             raise TaskError("bad_input", str(error)) from error
         except TooLarge as error:
@@ -106,7 +112,8 @@ class Execution:
         """The dataset, cut as a job with these settings cuts it.
 
         Raises:
-            TaskError: malformed, of another vocabulary, too short, or too many sequences to order.
+            TaskError: malformed, of another vocabulary, too short, too many sequences to order, or
+                one whose shards have keys of their own.
         """
         job = JobSpec.from_dict(
             {
@@ -121,6 +128,13 @@ class Execution:
             source = DataSource(self, job)
         except DataError as error:
             raise TaskError("bad_data", str(error)) from error
+        if source.dataset.key_salt is not None:
+            # Its order shuffles all shards in each epoch, which may be as short as one batch.
+            raise TaskError(
+                "bad_data",
+                "the dataset is for shards with keys of their own (key_salt); a task's input is "
+                "public, so leave the salt out",
+            )
         if source.train_sequences > MAX_SEQUENCES:
             raise TaskError(
                 "too_large",

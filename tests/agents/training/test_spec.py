@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.storage.canonical import dumps
-from agents.training.spec import MAX_SPEC_BYTES, Hyperparameters, JobSpec, SpecError, demo_spec
+from agents.training.spec import (
+    MAX_ERRORS,
+    MAX_SPEC_BYTES,
+    Hyperparameters,
+    JobSpec,
+    SpecError,
+    demo_spec,
+)
 
 DATA = "b" + "a" * 58
 
@@ -77,6 +84,12 @@ def test_wrong_fields_are_named(path: str, value: object, message: str) -> None:
     with pytest.raises(SpecError) as caught:
         JobSpec.from_dict(fields)
     assert message in str(caught.value)
+
+
+def test_more_wrong_fields_than_anybody_reads_are_counted() -> None:
+    for count, found in ((MAX_ERRORS, "is not a known key"), (MAX_ERRORS + 1, "101 fields")):
+        with pytest.raises(SpecError, match=found):
+            JobSpec.from_dict({"data": DATA} | {f"key{n}": 0 for n in range(count)})
 
 
 def test_all_wrong_fields_are_listed() -> None:

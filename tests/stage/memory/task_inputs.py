@@ -149,7 +149,7 @@ def _inputs(inputs: TaskInputs) -> dict[str, Case]:
     wide = init_state(MODEL.model_copy(update={"d_ff": 26}))
     whole = save_state(state)
     text = put_texts(inputs.store, ["too short"])
-    shard = put(bytes(range(200)))
+    shard, other = put(bytes(range(200))), put(bytes(range(1, 201)))
     poisoned = bytearray(whole)
     poisoned[-4:] = b"\0\0\xc0\x7f"  # NaN
 
@@ -176,6 +176,9 @@ def _inputs(inputs: TaskInputs) -> dict[str, Case]:
         "another vocabulary": data(vocab_size=300, dtype="uint16"),
         "tokens out of vocabulary": data(vocab_size=100),
         "shorter shard": data(shards=(Shard(cid=shard, tokens=201),)),
+        "keys of single shards": data(
+            shards=(Shard(cid=shard, tokens=200), Shard(cid=other, tokens=200)), key_salt="00" * 32
+        ),
         "short data": Case(inputs.train(data=text).canonical(), "bad_data"),
         "range beyond the data": Case(inputs.evaluate(first=10**9).canonical(), "bad_data"),
         "noise as prompts": prompts(b"noise"),
@@ -195,6 +198,9 @@ def _sizes(inputs: TaskInputs) -> dict[str, Case]:
     many = Prompts(prompts=((1,),) * 4_096)
     put = inputs.store.put_bytes
     return {
+        "longer manifest": Case(
+            inputs.evaluate(data=put(bytes(2**20 + 1))).canonical(), "too_large"
+        ),
         "longer shard": Case(inputs.evaluate(data=put(longer.to_bytes())).canonical(), "too_large"),
         "sequences": Case(
             inputs.train(data=put(sparse.to_bytes()), seq_len=1).canonical(), "too_large"

@@ -39,15 +39,17 @@ def test_a_forward_pass_counts_two_per_weight_and_attention() -> None:
     # Per layer: 4 positions of 4 * 8 operations and 2 exponentials, 24 * 8 + 12 * 12 numbers.
     layer = 4 * (4 * 8 + 32 * 2) + 4 * (24 * 8 + 12 * 12)
     assert work.flops == 37 * (2 * 100 + 3 * layer + 32 * 10)
-    # 3 layers and the head; 8 copies of a file.
-    assert (work.layers, work.rows, work.copied) == (5 * 4, 10, 8 * 4 * 100)
+    # 3 layers and the head; 8 copies of a file, 2 of 10 last logits of 10 sequences, and the tables
+    # of 20 positions of 4 numbers, 16 bytes each.
+    copied = 8 * 4 * 100 + 2 * 4 * 10 * 10 + 16 * 20 * 4
+    assert (work.layers, work.rows, work.copied) == (5 * 4, 10, copied)
 
 
 def test_training_counts_three_times_a_forward_pass() -> None:
     work = training_work(MODEL, parameters=100, steps=5, rows=2, length=4)
     assert work.flops == 3 * forward_work(MODEL, 100, 5, 2, 4, tokens=40).flops
     assert (work.layers, work.rows) == (3 * 5 * 4, 10)
-    assert work.copied == 4 * 100 * (8 + 24 * 5)
+    assert work.copied == 4 * 100 * (8 + 24 * 5) + 16 * 20 * 4
 
 
 def test_memory_is_weights_activations_logits_and_tables() -> None:
@@ -83,6 +85,18 @@ def reason(budget: Budget, work: Cost) -> str | None:
 def test_it_is_shared_by_as_many_tasks_as_the_contract_lets_a_node_have() -> None:
     source = (Path(__file__).parents[4] / "contracts/modules/executors.vy").read_text("utf-8")
     assert f"MAX_OPEN: constant(uint256) = {AT_ONCE}\n" in source
+
+
+def test_position_tables_are_paid_for_whatever_is_computed() -> None:
+    """Making them for 110,000 positions takes longer than all that a task of one token has else."""
+    short = MODEL.model_copy(update={"max_seq_len": 2, "d_model": 2_048, "n_heads": 1})
+    long = short.model_copy(update={"max_seq_len": 110_000})
+    for count in (
+        lambda model: forward_work(model, 10**7, batches=1, rows=1, length=1, tokens=1),
+        lambda model: training_work(model, 10**7, steps=1, rows=1, length=1),
+    ):
+        apart = count(long).copied - count(short).copied
+        assert apart == count(long).memory - count(short).memory == 16 * 2_048 * 109_998
 
 
 def test_half_of_the_time_is_for_computing() -> None:
