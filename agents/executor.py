@@ -142,7 +142,9 @@ class Executor:
         label = self.runner.label
         self._class = None if label is None else self.tasks.class_id(label)
         self._take()
-        seen = self._watch.look(head, self._own.keys() | self.commitments.numbers(_SECRETS))
+        at = {task.task_id for task in self._asked.values()}
+        known = self._own.keys() | self.commitments.numbers(_SECRETS)
+        seen = self._watch.look(head, known | at)
         lanes = self._lanes(seen, head)
         self._compute(lanes, head)
         self._publish()

@@ -9,12 +9,13 @@ a further process, up to as many as a node can be drawn for at once.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
-from agents.protocol.numbers import MAX_OPEN
+from agents.protocol.numbers import MAX_OPEN, TaskStatus
 from agents.runtime.background import Background
 from agents.runtime.context import Context
 from agents.storage.errors import StoreError
@@ -24,6 +25,7 @@ from agents.tasks.process import TaskProcess
 
 _CLASS = "class"
 _WAIT_SHARE = 8  # of its time, that a task waits for another at most
+_SPARED_S = 30.0  # that a run goes on whose task is wanted no more: a reorg may bring it back
 
 
 class TaskRunner:
@@ -37,6 +39,10 @@ class TaskRunner:
         self._idle: list[TaskProcess] = []
         self._jobs = Background(context.feed.wake, self._failed)
         self._since: dict[str, float] = {}  # when a task was first wanted
+        self._unwanted: dict[str, float] = {}  # since when the task of a run is wanted no more
+        self._guard = threading.Lock()
+        self._at: dict[str, TaskProcess] = {}  # what runs a task; under the guard
+        self._ended: set[str] = set()  # runs that were ended here, and not taken yet
         self._said: set[str] = set()
         self._lacking: set[str] = set()
 
@@ -59,12 +65,47 @@ class TaskRunner:
             return
         label, now = self.label, time.monotonic()
         self._lacking &= runs.keys()
+        self._ended &= self.running
         self._since = {name: self._since.get(name, now) for name in runs}
+        self._end_unwanted(runs, now)
         waiting = runs.keys() - self.running - self._lacking
-        late = any(now - self._since[name] >= runs[name].run_s / _WAIT_SHARE for name in waiting)
+        late = [
+            name
+            for name, task in runs.items()
+            if name in waiting and now - self._since[name] >= task.run_s / _WAIT_SHARE
+        ]
+        if len(self.running) >= MAX_OPEN and any(_drawn(runs[name]) for name in late):
+            self._make_room(runs)
+        # What is late has a process before what is more urgent and has only just come.
+        order = dict.fromkeys([*late, *runs] if self.running else runs)
         width = min(len(self.running) + 1, MAX_OPEN) if late else 1
-        jobs = {name: partial(self._run, name, task, label) for name, task in runs.items()}
+        jobs = {name: partial(self._run, name, runs[name], label) for name in order}
         self._jobs.want(jobs, width)
+
+    def _end_unwanted(self, runs: Mapping[str, Task], now: float) -> None:
+        gone = self.running - runs.keys()
+        self._unwanted = {name: self._unwanted.get(name, now) for name in gone}
+        for name, since in self._unwanted.items():
+            if now - since >= _SPARED_S:
+                self._end(name)
+
+    def _make_room(self, runs: Mapping[str, Task]) -> None:
+        """End one run that nobody waits for, the least urgent."""
+        if self._ended:
+            return  # its process is on its way
+        order = [*self._unwanted, *reversed(list(runs))]
+        for name in order:
+            if name in self.running and not (name in runs and _drawn(runs[name])):
+                self._end(name)
+                return
+
+    def _end(self, name: str) -> None:
+        with self._guard:
+            process = self._at.get(name)
+            if process is not None and name not in self._ended:
+                self._ended.add(name)
+                process.close()
+                self._context.log.info("run_ended", job=name)
 
     def take(self) -> tuple[str, TaskResult] | None:
         """Name and result of a run that ended and was not taken yet."""
@@ -93,6 +134,17 @@ class TaskRunner:
         finally:
             self._idle.append(process)
 
+    @contextmanager
+    def _listed(self, name: str, process: TaskProcess) -> Iterator[None]:
+        """Where the process is at this task and at no other, so that it may be ended."""
+        with self._guard:
+            self._at[name] = process
+        try:
+            yield
+        finally:
+            with self._guard:
+                del self._at[name]
+
     def _find_class(self) -> str:
         with self._process() as process:
             return process.label()
@@ -100,13 +152,19 @@ class TaskRunner:
     def _run(self, name: str, task: Task, label: str) -> TaskResult:
         out = self._context.artefacts / f"{name}.run"
         try:
-            with self._process() as process, self._context.metrics.busy("task"):
+            with (
+                self._process() as process,
+                self._listed(name, process),
+                self._context.metrics.busy("task"),
+            ):
                 return process.run(task.spec, task.run_s, label, out)
         finally:
             out.unlink(missing_ok=True)
 
     def _failed(self, name: str, error: Exception) -> None:
         """Said once for each cause; what can't be run now is tried again."""
+        if name in self._ended:
+            return
         if isinstance(error, StoreError):
             self._lacking.add(name)
         text = f"{name} {type(error).__name__} {error}"
@@ -115,3 +173,8 @@ class TaskRunner:
             log = self._context.log
             write = log.warning if isinstance(error, StoreError) else log.error
             write("cannot_run_yet", job=name, why=f"{type(error).__name__}: {error}")
+
+
+def _drawn(task: Task) -> bool:
+    """Whether the chain waits for the task's executors."""
+    return task.status == TaskStatus.RUNNING

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tasks have a process: what nobody waits for never keeps one from what a node was drawn for.
+
+The processes here stand still until a test lets them go on; the last test ends a real one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import agents.tasks.runner as runner_module
+from agents.protocol.numbers import MAX_OPEN, TaskStatus
+from agents.storage.embedded import EmbeddedStore
+from agents.tasks.compute.classes import CPU
+from agents.tasks.compute.make import publish
+from agents.tasks.compute.result import TaskResult
+from agents.tasks.process import TaskProcess, TaskProcessError
+from agents.tasks.runner import TaskRunner
+from tests.stage.memory.task_inputs import TaskInputs
+
+HOUR = 3_600
+
+
+class Held:
+    """A process that is at a task until `let` names the task, or it is ended."""
+
+    def __init__(self, store: Any, device: str) -> None:
+        self._over = threading.Event()
+        self._at = b""
+        PROCESSES.append(self)
+
+    def label(self) -> str:
+        return CPU
+
+    def run(self, spec: bytes, run_s: int, label: str, out: Path) -> TaskResult:
+        self._at = spec
+        self._over.wait()
+        self._over.clear()
+        if spec not in LET:
+            raise TaskProcessError("ended")
+        return TaskResult(spec, b"")
+
+    def close(self) -> None:
+        self._over.set()
+
+    def go_on(self) -> None:
+        LET.add(self._at)
+        self._over.set()
+
+
+PROCESSES: list[Held] = []
+LET: set[bytes] = set()
+
+
+def task(name: str, status: TaskStatus, run_s: int = HOUR) -> Any:
+    return SimpleNamespace(spec=name.encode(), status=status, run_s=run_s)
+
+
+def expected(*names: str) -> dict[str, Any]:
+    return {name: task(name, TaskStatus.DRAWING) for name in names}
+
+
+def drawn(*names: str) -> dict[str, Any]:
+    return {name: task(name, TaskStatus.RUNNING) for name in names}
+
+
+def until(what: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def context(folder: Path, store: str = "") -> Any:
+    said: list[tuple[str, dict[str, Any]]] = []
+
+    def say(event: str, **fields: Any) -> None:
+        said.append((event, fields))
+
+    return SimpleNamespace(
+        settings=SimpleNamespace(store=store, device="cpu"),
+        feed=SimpleNamespace(wake=lambda: None),
+        artefacts=folder,
+        metrics=SimpleNamespace(busy=lambda what: nullcontext()),
+        log=SimpleNamespace(info=say, warning=say, error=say),
+        said=said,
+    )
+
+
+def started(where: Any) -> TaskRunner:
+    runner = TaskRunner(where, "cpu")
+    while runner.label is None:
+        runner.want({})
+        runner.take()
+        time.sleep(0.005)
+    return runner
+
+
+@pytest.fixture
+def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[TaskRunner]:
+    PROCESSES.clear()
+    LET.clear()
+    monkeypatch.setattr(runner_module, "TaskProcess", Held)
+    runner = started(context(tmp_path))
+    yield runner
+    runner.close()
+
+
+def wanted(runner: TaskRunner, runs: dict[str, Any]) -> set[str]:
+    """What is run once each run that was ended is over."""
+    runner.want(runs)
+    until(lambda: runner._at.keys() == runner.running - runner._ended)
+    ended = runner._ended & runner.running
+    while ended & runner.running:
+        runner.take()
+        time.sleep(0.005)
+    runner.want(runs)
+    until(lambda: runner._at.keys() == runner.running)
+    return set(runner.running)
+
+
+def all_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each task has waited long enough for a further process as soon as it is wanted."""
+    monkeypatch.setattr(runner_module, "_WAIT_SHARE", float("inf"))
+
+
+def test_what_is_late_has_the_next_process_and_not_what_pays_more(
+    runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = expected("long", "longer")
+    assert wanted(runner, long) == {"long"}
+    monkeypatch.setattr(runner_module, "_WAIT_SHARE", HOUR * 10**9)
+    short = {"short": task("short", TaskStatus.DRAWING, run_s=1)}
+    runner._since["longer"] = time.monotonic() + HOUR  # only the short one has waited
+    assert wanted(runner, long | short) == {"long", "short"}
+
+
+def test_a_task_that_the_node_was_drawn_for_takes_a_process_from_one_that_is_only_expected(
+    runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_late(monkeypatch)
+    both = expected("first", "second")
+    assert wanted(runner, both) == set(both)
+    assert wanted(runner, drawn("short") | both) == {"short", "first"}
+    assert wanted(runner, drawn("short", "other") | both) == {"short", "other"}
+    assert wanted(runner, drawn("short", "other", "third") | both) == {"short", "other"}
+    assert len(PROCESSES) <= MAX_OPEN, "a process that was ended is used again"
+    assert [event for event, _ in runner._context.said] == ["determinism_class", *["run_ended"] * 2]
+
+
+def test_nothing_is_ended_while_there_is_room_or_nobody_is_late(runner: TaskRunner) -> None:
+    assert wanted(runner, expected("first")) == {"first"}
+    assert wanted(runner, drawn("short") | expected("first")) == {"first"}
+
+
+def test_a_run_that_is_wanted_no_more_ends_after_a_while(
+    runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert wanted(runner, drawn("over")) == {"over"}
+    assert wanted(runner, drawn("next")) == {"over"}
+    assert wanted(runner, drawn("over", "next")) == {"over"}, "a reorg brought it back"
+    assert wanted(runner, drawn("next")) == {"over"}
+    monkeypatch.setattr(runner_module, "_SPARED_S", 0.0)
+    assert wanted(runner, drawn("next")) == {"next"}
+    assert len(PROCESSES) == 1
+    PROCESSES[0].go_on()
+    until(lambda: not runner._at)
+    assert runner.take() == ("next", TaskResult(b"next", b""))
+
+
+def test_a_real_process_ends_whatever_it_does_and_another_one_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = TaskInputs.build(EmbeddedStore(tmp_path / "store"))
+    specs = [publish(inputs.evaluate(first=n), inputs.store) for n in range(2)]
+    over, after = (
+        SimpleNamespace(spec=spec, status=TaskStatus.RUNNING, run_s=HOUR) for spec in specs
+    )
+    where = context(tmp_path, str(tmp_path / "store"))
+    runner = started(where)
+    try:
+        process: TaskProcess = runner._idle[0]
+        before = process._process
+        assert before is not None
+        os.kill(before.pid, signal.SIGSTOP)
+        runner.want({"over": over})
+        until(lambda: "over" in runner._at)
+        monkeypatch.setattr(runner_module, "_SPARED_S", 0.0)
+        found = []
+        while not found:
+            runner.want({"after": after})
+            found = [one for one in [runner.take()] if one is not None]
+            time.sleep(0.005)
+        assert (found[0][0], found[0][1].refusal) == ("after", None)
+        assert before.poll() == -signal.SIGKILL
+        assert [event for event, _ in where.said] == ["determinism_class", "run_ended"]
+    finally:
+        runner.close()
