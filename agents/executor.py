@@ -144,7 +144,7 @@ class Executor:
         self._take()
         at = {task.task_id for task in self._asked.values()}
         known = self._own.keys() | self.commitments.numbers(_SECRETS)
-        seen = self._watch.look(head, known | at)
+        seen = self._watch.look(head, known | at, self.node_id)
         lanes = self._lanes(seen, head)
         self._compute(lanes, head)
         self._publish()

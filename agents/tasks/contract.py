@@ -349,6 +349,12 @@ class Tasks:
         events = self._chain.events(self._network.appeals, "TaskAppealed", first, last)
         return {event.args["task_id"] for event in events}
 
+    def drawn(self, node_id: int, first: int, last: int) -> set[int]:
+        """Ids of the tasks that a node was drawn for in a range of blocks."""
+        where = {"node_id": node_id}
+        events = self._chain.events(self._contract, "ExecutorDrawn", first, last, where)
+        return {event.args["task_id"] for event in events}
+
     # -- verifiers -----------------------------------------------------------------------------
 
     def declared(self, node_id: int) -> int:
