@@ -6,6 +6,7 @@ A caller asks for content by its CID, never by a place. Every read is verified.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -90,11 +91,12 @@ class ContentStore(Protocol):
         """Release connections. The stored content stays."""
 
 
-def open_store(url: str, *, timeout_s: float = 60.0) -> ContentStore:
+def open_store(url: str, *, timeout_s: float = 60.0, until: float = math.inf) -> ContentStore:
     """Open the store that a text names. Raises StoreError when it names none.
 
     timeout_s: how long a daemon may search for content before it counts as not found; a folder has
-    no use for it. No connection is made here: a daemon that is down shows as StoreUnavailable at
+    no use for it. until: when every operation of a daemon ends, whatever moves, as `time.monotonic`
+    counts. No connection is made here: a daemon that is down shows as StoreUnavailable at
     first use.
     """
     if not url.strip():
@@ -102,7 +104,7 @@ def open_store(url: str, *, timeout_s: float = 60.0) -> ContentStore:
     if _MULTIADDR.match(url):
         from agents.storage.ipfs import IpfsStore  # requests is slow to import: only when used
 
-        return IpfsStore(url, timeout_s=timeout_s)
+        return IpfsStore(url, timeout_s=timeout_s, until=until)
     scheme, found, _ = url.partition("://")
     if not found:
         return _folder(url)
@@ -110,9 +112,9 @@ def open_store(url: str, *, timeout_s: float = 60.0) -> ContentStore:
     if scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
         return _folder(unquote(parts.path))
     if scheme == "ipfs" and not parts.netloc and _MULTIADDR.match(parts.path):
-        return open_store(parts.path, timeout_s=timeout_s)
+        return open_store(parts.path, timeout_s=timeout_s, until=until)
     if scheme in ("http", "https") and parts.hostname:
-        return _http(url, timeout_s)
+        return _http(url, timeout_s, until)
     raise StoreError(f"the store setting has no known form; give {_FORMS}")
 
 
@@ -122,7 +124,7 @@ def _folder(path: str) -> ContentStore:
     return EmbeddedStore(Path(path).expanduser())
 
 
-def _http(url: str, timeout_s: float) -> ContentStore:
+def _http(url: str, timeout_s: float, until: float) -> ContentStore:
     from agents.storage.ipfs import IpfsStore
 
     parts = urlsplit(url)
@@ -139,4 +141,4 @@ def _http(url: str, timeout_s: float) -> ContentStore:
     if parts.username is not None:
         auth = (unquote(parts.username), unquote(parts.password or ""))
     address = f"/{kind}/{host}/tcp/{port}/{parts.scheme}"
-    return IpfsStore(address, base=base, auth=auth, timeout_s=timeout_s)
+    return IpfsStore(address, base=base, auth=auth, timeout_s=timeout_s, until=until)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import logging
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,10 +76,12 @@ class IpfsStore:
 
     address: multiaddr, as '/ip4/127.0.0.1/tcp/5001' or '/dns/example.org/tcp/443/https'.
     base: path of the API. auth: (user, password) for HTTP basic authentication.
-    timeout_s: how long the daemon may search the network. An operation ends, with all its retries,
+    timeout_s: how long the daemon may search the network, and less after searches that found
+    nothing (`agents.storage.ration`). An operation ends, with all its retries,
     5 s later than that, unless bytes move: 64 KiB buy a second, never more than the first time
     again. attempts, backoff_s: a failed call is tried `attempts` times in all (1 MiB received buys
-    another), waiting `backoff_s` seconds, then twice as long each time.
+    another), waiting `backoff_s` seconds, then twice as long each time. until: when every operation
+    ends, whatever moves, as `time.monotonic` counts.
     """
 
     def __init__(
@@ -90,11 +93,13 @@ class IpfsStore:
         timeout_s: float = 60.0,
         attempts: int = 5,
         backoff_s: float = 0.25,
+        until: float = math.inf,
     ) -> None:
         self.location = f"ipfs://{address}"
         self._attempts = attempts
         self._backoff_s = backoff_s
         self._seconds = timeout_s + _GRACE_S
+        self._until = until
         self._ration = Ration(timeout_s)
         self._down = False
         try:
@@ -291,7 +296,7 @@ class IpfsStore:
                 pass
 
     def _patience(self) -> Patience:
-        return Patience(self._seconds, self._attempts, self._backoff_s)
+        return Patience(self._seconds, self._attempts, self._backoff_s, self._until)
 
     def _add(self, source: _Hashed, patience: Patience) -> str:
         try:
@@ -331,7 +336,8 @@ class IpfsStore:
             raise NotFound(
                 f"{cid} was not found in {self.location}; it is looked for again in {rest:.0f} s"
             )
-        patience = Patience(self._ration.length() + _GRACE_S, self._attempts, self._backoff_s)
+        length = self._ration.length() + _GRACE_S
+        patience = Patience(length, self._attempts, self._backoff_s, self._until)
         try:
             yield patience
         except (NotFound, CorruptContent):

@@ -8,6 +8,7 @@ in any case after its time plus what its bytes take at the least rate.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Final
 
@@ -20,6 +21,7 @@ class Patience:
 
     seconds: how long nothing at all may move. tries: how many requests may bring nothing.
     pause_s: the pause after the first fruitless request; it doubles with each one.
+    until: when the operation ends whatever moves, as `time.monotonic` counts.
 
     Attributes:
         seconds: as given.
@@ -27,9 +29,10 @@ class Patience:
             was asked: nothing came in time, or the answer was a reason in words.
     """
 
-    def __init__(self, seconds: float, tries: int, pause_s: float) -> None:
+    def __init__(self, seconds: float, tries: int, pause_s: float, until: float = math.inf) -> None:
         self.seconds = seconds
-        self._end = time.monotonic() + seconds
+        self._until = until
+        self._end = min(time.monotonic() + seconds, until)
         self._tries = self._all_tries = float(tries)
         self._pause_s = pause_s
         self.doubtful = False
@@ -44,7 +47,7 @@ class Patience:
 
     def sent(self, count: int) -> None:
         """Count bytes that were sent. They win no tries: another try sends them all again."""
-        latest = time.monotonic() + self.seconds
+        latest = min(time.monotonic() + self.seconds, self._until)
         self._end = min(latest, self._end + count / LEAST_RATE)
 
     def received(self, count: int) -> None:

@@ -10,6 +10,7 @@ exists.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -40,12 +41,14 @@ def as_list(setting: str | Sequence[str]) -> list[str]:
     return [setting] if isinstance(setting, str) else list(setting)
 
 
-def open_stores(setting: str | Sequence[str], *, timeout_s: float = 60.0) -> ContentStore:
+def open_stores(
+    setting: str | Sequence[str], *, timeout_s: float = 60.0, until: float = math.inf
+) -> ContentStore:
     """Open the store that a setting names, or the stores that it lists, tried in that order.
 
-    `timeout_s` as of `open_store`. Raises StoreError when one of them is no store's name.
+    `timeout_s`, `until` as of `open_store`. Raises StoreError when one of them is no store's name.
     """
-    stores = [open_store(one, timeout_s=timeout_s) for one in as_list(setting)]
+    stores = [open_store(one, timeout_s=timeout_s, until=until) for one in as_list(setting)]
     if not stores:
         raise StoreError("the store setting lists none; name at least one")
     return stores[0] if len(stores) == 1 else SeveralStores(stores)

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -29,6 +30,7 @@ from agents.tasks.compute.result import TaskResult
 
 _PR_SET_PDEATHSIG = 1
 _SEARCH_MIN_S, _SEARCH_MAX_S = 5.0, 60.0
+_READ_SHARE = 2  # of its time, in which a task's inputs are read; twice what its budget counts with
 
 
 class TaskProcessError(Exception):
@@ -159,7 +161,9 @@ def _answer(request: dict[str, Any], device: str) -> dict[str, Any]:
     try:
         # A search that takes too long must fail while there is time to search again.
         timeout_s = min(max(request["run_s"] / 8, _SEARCH_MIN_S), _SEARCH_MAX_S)
-        store = open_stores(request["store"], timeout_s=timeout_s)
+        # So must inputs that do come, and too slowly: else nobody says that they can't be had.
+        until = time.monotonic() + request["run_s"] / _READ_SHARE
+        store = open_stores(request["store"], timeout_s=timeout_s, until=until)
         result = run_published(
             bytes.fromhex(request["spec"]), request["run_s"], store, request["label"], device
         )

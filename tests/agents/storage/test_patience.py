@@ -29,6 +29,14 @@ def test_bytes_win_back_time_up_to_the_time_at_the_start(clock: list[float]) -> 
     assert patience.left() == 0
 
 
+def test_nothing_wins_back_time_beyond_the_end_of_all(clock: list[float]) -> None:
+    patience = Patience(10, 3, 1, until=112)
+    clock[0] += 8
+    patience.received(1000 * LEAST_RATE)
+    assert patience.left() == 4
+    assert Patience(10, 3, 1, until=99).left() == 0
+
+
 def test_what_comes_at_the_least_rate_in_the_time_left_is_within_reach(clock: list[float]) -> None:
     patience = Patience(10, 3, 1)
     clock[0] += 8
