@@ -4,8 +4,8 @@
 A read goes on to the next store whatever the last one said, because another may have the content.
 A write goes to the first store that takes it. A store that did not answer is tried last for a
 while: finding that out takes seconds, and a round has many reads. What all of them said comes back
-as one error: as unavailable if any of them was, because then nobody knows whether the content
-exists.
+as one error: as too large if any of them has so many bytes, since a CID has one content; else as
+unavailable if any of them was, because then nobody knows whether the content exists.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 _REST_S = 20.0  # that a store which did not answer is tried last
 
-# Of several failures the caller hears of the one that leaves most open.
-_GRAVITY = (StoreUnavailable, CorruptContent, TooLarge, NotFound)
+# Of several failures the caller hears of the one that settles it, or else leaves most open.
+_GRAVITY = (TooLarge, StoreUnavailable, CorruptContent, NotFound)
 
 
 def as_list(setting: str | Sequence[str]) -> list[str]:

@@ -142,6 +142,17 @@ def test_all_failures_come_back_as_the_one_that_leaves_most_open(
     raises(open_stores(folders), CorruptContent)
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_what_is_too_large_in_one_is_too_large_whoever_is_down(
+    folders: list[str], down: str, order: tuple[int, int]
+) -> None:
+    """Else who lists a second store for safety answers otherwise than all who have one."""
+    open_store(folders[0]).put_bytes(CONTENT)
+    stores = (folders[0], down)
+    with pytest.raises(TooLarge):
+        open_stores([stores[place] for place in order]).get(CID, 10)
+
+
 def test_whether_it_is_there__with_one_down__is_unknown(folders: list[str], down: str) -> None:
     assert not open_stores(folders).has(CID)
     with pytest.raises(StoreUnavailable):
