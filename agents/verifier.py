@@ -289,14 +289,15 @@ class VerifierInJob:
         return f"attested: round {view.round_id}"
 
     def _kept(self, view: View, patient: bool) -> bool:
-        """Whether to attest: all that later rounds are judged by is kept, or time is short."""
+        """Whether to attest: the result and what it rests on is kept, or only the latter is not and
+        time is short."""
         why = self.retention.unkept(view)
         if why and patient:
             self.context.log.debug("waiting_to_keep", round=view.round_id, why=why)
             return False
         if why:
             self.context.log.warning("cannot_keep", round=view.round_id, why=why)
-        return True
+        return not (why and self.retention.lacks_result)
 
     def _challenge(self, view: View, challenged: bool, wrong: list[str]) -> str | None:
         """Announce that the result is wrong, then challenge it.

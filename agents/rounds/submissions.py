@@ -10,8 +10,8 @@ computation can't be read, or states a class that is not listed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 from agents.jobs.classes import unlisted
 from agents.jobs.job import JobContext
@@ -43,6 +43,14 @@ class Submission:
     def unavailable(self) -> bool:
         """Whether the store simply doesn't have it (yet)."""
         return self.reason.startswith(UNAVAILABLE)
+
+
+def left_out(submissions: Sequence[Submission], nodes: Collection[int]) -> list[Submission]:
+    """A round's submissions, as who could not get the payloads of some nodes has them."""
+    return [
+        replace(one, gradient=None, reason=UNAVAILABLE) if one.reveal.node in nodes else one
+        for one in submissions
+    ]
 
 
 Unseal = Callable[[bytes], bytes]

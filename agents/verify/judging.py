@@ -17,8 +17,8 @@ from agents.rounds.inputs import RoundInputs
 from agents.rounds.member_access import MemberAccess
 from agents.rounds.outcome import disagreements
 from agents.rounds.reader import RoundReader
-from agents.rounds.report import UNAVAILABLE, ReportError
-from agents.rounds.submissions import Submission, fetch_proof
+from agents.rounds.report import ReportError
+from agents.rounds.submissions import Submission, fetch_proof, left_out
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.local import device_of
@@ -67,11 +67,7 @@ def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] |
         return None
     if not wrong or not late:
         return wrong
-    names = {s.reveal.node for s in late}
-    without = [
-        replace(s, gradient=None, reason=UNAVAILABLE) if s.reveal.node in names else s
-        for s in submissions
-    ]
+    without = left_out(submissions, {s.reveal.node for s in late})
     other = reader.outcome(view, without, report)
     if other is None or disagreements(other, proposal, report):
         return wrong

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -76,7 +77,12 @@ class Judged:
     """A round whose result stands, and the verifier that found it right."""
 
     def __init__(
-        self, tiny: HonestRound | MinedRound, facts: ChainFacts, view: Any, late: int = 0
+        self,
+        tiny: HonestRound | MinedRound,
+        facts: ChainFacts,
+        view: Any,
+        late: int = 0,
+        report_only: bool = False,
     ) -> None:
         self.facts, self.view, self.store = facts, view, Pins(tiny.store.root)
         self.reader = RoundReader(facts, self.store, DEVICE)
@@ -87,7 +93,10 @@ class Judged:
             for n in [one.reveal]
         ]
         self.outcome: Outcome = self.reader.outcome(view, proposed)
-        RoundReader(facts, tiny.store, DEVICE).publish(self.outcome)
+        if report_only:
+            tiny.store.put_bytes(self.outcome.report.to_bytes())
+        else:
+            RoundReader(facts, tiny.store, DEVICE).publish(self.outcome)
         facts.proposed = proposal_of(self.outcome)
         self.retention = Retention(self.reader)
 
@@ -145,23 +154,54 @@ def test_of_a_split_model_what_counts_beside_the_payloads_is_kept_too(tmp_path: 
 
 @pytest.mark.parametrize(
     "changes",
-    [
-        {},
-        {**SPARSE, "codec_options": {"memory_rounds": 1}},
-        {**GAUNTLET, "optimizer": signed_steps(2, 16, 0.002, outer_decay=True)},
-    ],
-    ids=["no memory", "a memory of one round", "nobody redoes"],
+    [{}, {**SPARSE, "codec_options": {"memory_rounds": 1}}],
+    ids=["no memory", "a memory of one round"],
 )
-def test_nothing_is_kept_where_no_earlier_round_is_asked_for(
-    tmp_path: Path, changes: dict[str, Any]
+def test_the_result_alone_is_kept_where_no_earlier_round_is_asked_for(
+    judge: Judge, changes: dict[str, Any]
 ) -> None:
-    tiny = make_tiny_job(EmbeddedStore(tmp_path / "store"), **changes)
-    assert not looks_back(tiny.job)
-    store = Pins(tiny.store.root)
+    judged = judge(**changes)
+    assert not looks_back(judged.reader.models.job(JOB))
+    assert judged.retention.unkept(judged.view) == ""
+    assert judged.pinned == judged.result()
+
+
+@pytest.mark.parametrize("late", [0, 5], ids=["", "one payload came late"])
+def test_an_update_that_its_proposer_keeps_at_home_is_there_all_the_same(
+    tmp_path: Path, late: int
+) -> None:
+    """Its report is published, and right. Who attests it has made the update, and publishes it."""
+    tiny = make_honest_round(EmbeddedStore(tmp_path / "store"))
     facts = ChainFacts(tiny.published)
-    retention = Retention(RoundReader(facts, store, DEVICE))
-    assert retention.unkept(facts.open(1, SEED)) == ""
-    assert store.pinned == []
+    facts.revealed = {node: tiny.reveal(node) for node in NODES}
+    judged = Judged(tiny, facts, facts.open(1, SEED), late, report_only=True)
+    outcome = judged.outcome
+    facts.model = outcome.model
+    facts.entries.append(
+        SimpleNamespace(
+            round_id=1,
+            prev_model=bytes.fromhex(outcome.report.prev_model),
+            new_model=outcome.model,
+            report=facts.proposed.report,
+        )
+    )
+    with pytest.raises(NotFound):
+        Models(facts, tiny.store).at(JOB, outcome.model)
+    assert judged.retention.unkept(judged.view) == ""
+    assert model_hash(Models(facts, tiny.store).at(JOB, outcome.model)) == outcome.model
+
+
+def test_who_can_not_have_the_update_does_not_attest(judge: Judge) -> None:
+    judged = judge(**SPARSE)
+    judged.store.lost = {cid_of_bytes(judged.outcome.update)}
+    assert judged.retention.unkept(judged.view) and judged.retention.lacks_result
+    judged.store.lost = judged.payloads(5)
+    assert judged.retention.unkept(judged.view) and not judged.retention.lacks_result
+
+
+def test_where_nobody_redoes_work_no_earlier_round_is_asked_for(tmp_path: Path) -> None:
+    changes = {**GAUNTLET, "optimizer": signed_steps(2, 16, 0.002, outer_decay=True)}
+    assert not looks_back(make_tiny_job(EmbeddedStore(tmp_path), **changes).job)
 
 
 @pytest.mark.parametrize(("codec", "owed"), [("sparse", True), ("dense", False)])
@@ -190,7 +230,7 @@ def test_one_search_at_a_time(judge: Judge) -> None:
     judged.store.lost = judged.payloads(*NODES)
     tried = [judged.retention.unkept(judged.view).split()[0] for _ in NODES]
     assert set(tried) == judged.store.lost
-    assert judged.pinned == set()
+    assert judged.pinned == judged.result()
 
 
 def test_a_result_is_kept_once_and_another_one_again(judge: Judge) -> None:
