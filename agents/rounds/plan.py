@@ -139,7 +139,7 @@ class Plans:
             carried = replace(carried, seats=seats, declared=declared)
         nodes, weights = snapshot.nodes, snapshot.weights
         before = planned(job, (job_id, number), round_.seed, nodes, weights, step - 1, carried)
-        left = left_by(before, report.merged() - nodes_of(invalid, number))
+        left = left_by(before, done_in(job, report) - nodes_of(invalid, number))
         earlier = self._earlier(job_id, step, gamma_of(job), invalid)
         seats = self._seats(job_id, step, job)
         return replace(left, earlier=earlier, seats=seats, invalid=invalid).told(report)
@@ -192,6 +192,15 @@ class Left:
     def told(self, report: RoundReport) -> Left:
         """The same with what the newest round's report says of nodes."""
         return replace(self, declared=report.declared(), weights=dict(report.weights or ()))
+
+
+def done_in(job: JobContext, report: RoundReport) -> set[int]:
+    """Nodes whose batches of a round are not handed out again.
+
+    Where nodes are paid for what they show and few of them are merged, that is whoever sent a good
+    payload: a node that was handed its batches again could show the same work again.
+    """
+    return report.accepted() if job.verification.scored_unmerged else report.merged()
 
 
 def facts_of(

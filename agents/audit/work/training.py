@@ -36,7 +36,7 @@ from agents.protocol.marks import nodes_of
 from agents.protocol.structs import Reveal
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome, compute, finish
-from agents.rounds.plan import Left, Plan, gamma_of, left_by, planned
+from agents.rounds.plan import Left, Plan, done_in, gamma_of, left_by, planned
 from agents.rounds.reader import RoundReader
 from agents.rounds.report import MAX_REPORT_BYTES, UNAVAILABLE, ReportError, RoundReport
 from agents.rounds.shares import Shares, max_record_bytes
@@ -124,7 +124,7 @@ class Training:
         if last.report is None:
             handed_out = {one.node for one in last.plan.manifest.assignments}
             return replace(left_by(last.plan, handed_out), earlier=earlier, invalid=marks)
-        left = left_by(last.plan, last.report.merged() - nodes_of(marks, last.number))
+        left = left_by(last.plan, done_in(self.job, last.report) - nodes_of(marks, last.number))
         return replace(left, earlier=earlier, invalid=marks).told(last.report)
 
     def replay(

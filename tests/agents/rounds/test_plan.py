@@ -5,13 +5,16 @@ in between."""
 from __future__ import annotations
 
 from collections.abc import Collection
+from types import SimpleNamespace as Stub
+from typing import Any
 
 import pytest
 from eth_utils import keccak
 
+from agents.mechanisms import verify as verifications
 from agents.rounds.models import Models
 from agents.rounds.outcome import compute
-from agents.rounds.plan import Plan, Plans
+from agents.rounds.plan import Plan, Plans, done_in
 from agents.rounds.submissions import fetch
 from tests.stage.memory.honest_round import DEVICE, JOB, NODES, SEED, ChainFacts, HonestRound
 
@@ -102,6 +105,16 @@ def test_who_is_cleared_once_a_round_is_open_moves_no_batch_of_it(rounds: Rounds
     # Had the second round been void, the third would hand nothing out again: it opened later.
     rounds.facts.entries.pop()
     assert rounds.reader().of(rounds.facts.open(3, SEEDS[3])).carry_in == ()
+
+
+@pytest.mark.parametrize(("verify", "again"), [("reexecution", {5, 8}), ("gauntlet", {8})])
+def test_who_shows_work_and_is_not_merged_is_not_handed_it_again(
+    verify: str, again: set[int]
+) -> None:
+    """Node 5 sent a good payload that was not merged, and node 8 sent none."""
+    job: Any = Stub(verification=verifications.get(verify))
+    report: Any = Stub(accepted=lambda: {3, 5, 9}, merged=lambda: {3, 9})
+    assert {3, 5, 8, 9} - done_in(job, report) == again
 
 
 def test_what_stays_missed_is_carried_on(rounds: Rounds) -> None:
