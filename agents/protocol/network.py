@@ -82,6 +82,7 @@ class Network:
         self.token: Contract = deployment["ZooToken"]
         self._snapshots: dict[tuple[int, int, bytes, bytes], Snapshot] = {}
         self._owned: dict[str, EventLog] = {}  # registrations by owner
+        self._marks: dict[int, EventLog] = {}  # of invalid work, by job
         self._stakes = EventLog(self._registry_events(_STAKE_EVENTS, deployment.block))
         self._rows = EventLog(self._registry_events(("PenaltyChanged",), deployment.block))
         self._keys = EventLog(self._registry_events(_OPERATOR_EVENTS, deployment.block))
@@ -90,7 +91,6 @@ class Network:
         self._holding = EventLog(EventCursor(chain, self.pool, ("PayHeld",), block))
         self._reported = EventLog(EventCursor(chain, self.reports, ("ViolationReported",), block))
         self._challenged = EventLog(EventCursor(chain, self.results, ("Challenged",), block))
-        self._marks = EventLog(EventCursor(chain, self.results, CHANGES, block))
         self._adopted = EventLog(EventCursor(chain, self.scores, ("JobAdopted",), block))
         self._benchmarks: EventCursor | None = None
         self._submitted: set[int] = set()  # nodes that submitted a benchmark
@@ -142,15 +142,28 @@ class Network:
         """(round, node) of the job's earlier work that was invalid when a round opened.
 
         Folded from events, so that everybody has the same at any time, without an archive node:
-        `is_invalid` says what holds now. Raises ChainMoved if RoundOpened is gone.
+        `is_invalid` says what holds now. Raises ChainMoved.
         """
-        opened = self._opening(job_id, round_id, round_)
-        return marks_at(self._marks.read(), job_id, opened)
+        changes = self._changes_of_marks(job_id)
+        if not changes:
+            return frozenset()
+        return marks_at(changes, job_id, self._opening(job_id, round_id, round_))
 
     def found_invalid(self, job_id: int, round_id: int) -> set[int]:
         """Nodes whose work in a round was found invalid, also those that were cleared since: nobody
         is judged twice in a round."""
-        return nodes_found(self._marks.read(), job_id, round_id)
+        return nodes_found(self._changes_of_marks(job_id), job_id, round_id)
+
+    def _changes_of_marks(self, job_id: int) -> list[Event]:
+        """What has become of the job's marks so far. One call says that a job never had any, and of
+        another one its own blocks alone are searched."""
+        if not read(int, self.chain.call(self.results, "last_invalid", job_id)):
+            return []
+        if job_id not in self._marks:
+            first, where = self.round(job_id, 1).opened_block, {"job_id": job_id}
+            cursor = EventCursor(self.chain, self.results, CHANGES, first, where)
+            self._marks[job_id] = EventLog(cursor)
+        return self._marks[job_id].read()
 
     def _opening(self, job_id: int, round_id: int, round_: Round) -> Event:
         block = round_.opened_block
