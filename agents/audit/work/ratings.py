@@ -93,7 +93,8 @@ class Ratings:
             found[verifier] = record
             if verifier in self._overruled(part):
                 part.remark(f"verifier {verifier}: the committee found its scores false.")
-                if self._is_denied(part, verifier, vector, record, checked):
+                convicts = frozenset() if facts is None else facts.invalid
+                if self._is_denied(part, verifier, vector, record, checked or {}, convicts):
                     self._denied.add((part.round_id, verifier))
                 continue
             self._check_place(part, opened, verifier, vector, record)
@@ -148,17 +149,22 @@ class Ratings:
         verifier: int,
         vector: Vector,
         record: ScoreRecord,
-        checked: dict[int, Checked] | None,
+        checked: dict[int, Checked],
+        excused: frozenset[int],
     ) -> bool:
-        """Whether a record is false by itself, by those before it, or by the cheap checks."""
+        """Whether a record is false by itself, by those before it, or by the cheap checks.
+
+        `excused`: nodes of which it may say either.
+        """
         past = self._past(part, verifier)
         own = Part(part.round_id)
         if record.vector() != list(vector.scores) or breach(record, past, self._kept):
             return True
         self._check_chain(own, verifier, record)
         return not own.holds or any(
-            line.node in (checked or {}) and denied(line, (checked or {})[line.node], self._options)
+            denied(line, checked[line.node], self._options)
             for line in record.scores
+            if line.node in checked and line.node not in excused
         )
 
     def _past(self, part: Part, verifier: int) -> list[tuple[int, bytes]]:
