@@ -16,10 +16,10 @@ from agents.storage.content_store import ContentStore
 from agents.tasks.compute.budget import SHARES, SMALLEST_READ, Budget, Cost
 from agents.tasks.compute.classes import Limits, limits_of
 from agents.tasks.compute.errors import TaskError
-from agents.tasks.compute.execution import Execution
+from agents.tasks.compute.execution import MAX_DATA_BYTES, Execution, refuse_keys
 from agents.tasks.compute.make import put_prompts
 from agents.tasks.compute.spec import TaskSpec, build_spec
-from agents.training.data import MAX_MANIFEST_BYTES, Dataset, pack
+from agents.training.data import Dataset, pack
 from agents.training.documents import DataError, read_documents
 from agents.training.state import file_bound
 
@@ -72,7 +72,8 @@ def seconds_needed(spec: TaskSpec, store: ContentStore) -> int:
         raise TypeError(f"the kind {spec.kind!r} computes without saying how much")
     count = meter.bytes + max(file_bound(execution.shapes), SMALLEST_READ)
     if spec.kind != "generate":  # whose prompts are read by now
-        dataset = Dataset.from_bytes(store.get(spec.data, MAX_MANIFEST_BYTES))
+        dataset = Dataset.from_bytes(store.get(spec.data, MAX_DATA_BYTES))
+        refuse_keys(dataset)
         width = int(dataset.dtype.removeprefix("uint")) // 8
         count += sum(max(shard.tokens * width, SMALLEST_READ) for shard in dataset.shards)
     reading = -(-min(count, limits.inputs) * 1_000_000 // limits.fetched)

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from agents.storage.embedded import EmbeddedStore
+from agents.storage.errors import TooLarge
 from agents.tasks.compute.budget import Budget
 from agents.tasks.compute.classes import CPU, limits_of
 from agents.tasks.compute.errors import TaskError
-from agents.tasks.compute.execution import Execution
+from agents.tasks.compute.execution import MAX_DATA_BYTES, Execution
 from agents.tasks.compute.prompts import MAX_PROMPT_BYTES, Prompts
 from agents.tasks.compute.spec import TaskSpec
+from agents.training.data import Dataset
 from agents.training.documents import DataError
 from agents.training.model import init_state
 from agents.training.spec import ModelSpec
@@ -83,6 +85,19 @@ def test_seconds_needed__too_much_memory_is_refused(store: EmbeddedStore, tmp_pa
     spec = a_spec(store, a_text(store, tmp_path), "evaluate", *sizes, max_seq_len=131_072)
     with pytest.raises(TaskError, match="memory"):
         seconds_needed(spec, store)
+
+
+def test_seconds_needed__data_that_every_node_refuses_is_refused_before_it_is_paid_for(
+    store: EmbeddedStore, tmp_path: Path
+) -> None:
+    plain = Dataset.from_bytes(store.get(a_text(store, tmp_path), MAX_DATA_BYTES))
+    salted = plain.model_copy(update={"key_salt": "00" * 32})
+    size = ("sequences=1", "seq_len=64")
+    with pytest.raises(TaskError, match="key_salt"):
+        seconds_needed(a_spec(store, store.put_bytes(salted.to_bytes()), "evaluate", *size), store)
+    long = store.put_bytes(bytes(MAX_DATA_BYTES + 1))
+    with pytest.raises(TooLarge):
+        seconds_needed(a_spec(store, long, "evaluate", *size), store)
 
 
 def test_put_data__prompts_and_files_become_prompts(store: EmbeddedStore, tmp_path: Path) -> None:

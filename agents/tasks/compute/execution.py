@@ -15,7 +15,7 @@ from agents.storage.content_store import ContentStore
 from agents.storage.errors import InvalidCid, TooLarge
 from agents.tasks.compute.budget import Budget, Cost
 from agents.tasks.compute.errors import TaskError
-from agents.training.data import DataSource
+from agents.training.data import Dataset, DataSource
 from agents.training.documents import DataError
 from agents.training.flat import FlatModel
 from agents.training.model import template
@@ -28,6 +28,17 @@ MAX_SEQUENCES = 2**22
 MAX_DATA_BYTES = 2**20
 """Of the document that `data` names: to parse it is not counted, and takes longer than to copy it.
 A manifest of so many bytes lists more than 12,000 shards."""
+
+
+def refuse_keys(dataset: Dataset) -> None:
+    """Raise TaskError for a dataset whose shards have keys of their own: its order shuffles all
+    shards in each epoch, which may be as short as one batch."""
+    if dataset.key_salt is not None:
+        raise TaskError(
+            "bad_data",
+            "the dataset is for shards with keys of their own (key_salt); a task's input is "
+            "public, so leave the salt out",
+        )
 
 
 class Inputs(Protocol):
@@ -128,13 +139,7 @@ class Execution:
             source = DataSource(self, job)
         except DataError as error:
             raise TaskError("bad_data", str(error)) from error
-        if source.dataset.key_salt is not None:
-            # Its order shuffles all shards in each epoch, which may be as short as one batch.
-            raise TaskError(
-                "bad_data",
-                "the dataset is for shards with keys of their own (key_salt); a task's input is "
-                "public, so leave the salt out",
-            )
+        refuse_keys(source.dataset)
         if source.train_sequences > MAX_SEQUENCES:
             raise TaskError(
                 "too_large",
