@@ -25,6 +25,7 @@ from agents.tasks.process import TaskProcess
 
 _CLASS = "class"
 _WAIT_SHARE = 8  # of its time, that a task waits for another at most
+_PRESSING = {TaskStatus.RUNNING: 2, TaskStatus.APPEALED: 1}  # what the chain waits for; else 0
 _SPARED_S = 30.0  # that a run goes on whose task is wanted no more: a reorg may bring it back
 
 
@@ -74,8 +75,8 @@ class TaskRunner:
             for name, task in runs.items()
             if name in waiting and now - self._since[name] >= task.run_s / _WAIT_SHARE
         ]
-        if len(self.running) >= MAX_OPEN and any(_drawn(runs[name]) for name in late):
-            self._make_room(runs)
+        if len(self.running) >= MAX_OPEN and late:
+            self._make_room(runs, max(_pressing(runs[name]) for name in late))
         # What is late has a process before what is more urgent and has only just come.
         order = dict.fromkeys([*late, *runs] if self.running else runs)
         width = min(len(self.running) + 1, MAX_OPEN) if late else 1
@@ -89,13 +90,15 @@ class TaskRunner:
             if now - since >= _SPARED_S:
                 self._end(name)
 
-    def _make_room(self, runs: Mapping[str, Task]) -> None:
-        """End one run that nobody waits for, the least urgent."""
+    def _make_room(self, runs: Mapping[str, Task], pressing: int) -> None:
+        """End the least urgent run that is less pressing than this, if there is one."""
         if self._ended:
             return  # its process is on its way
         order = [*self._unwanted, *reversed(list(runs))]
         for name in order:
-            if name in self.running and not (name in runs and _drawn(runs[name])):
+            if name not in self.running:
+                continue
+            if (_pressing(runs[name]) if name in runs else 0) < pressing:
                 self._end(name)
                 return
 
@@ -175,6 +178,5 @@ class TaskRunner:
             write("cannot_run_yet", job=name, why=f"{type(error).__name__}: {error}")
 
 
-def _drawn(task: Task) -> bool:
-    """Whether the chain waits for the task's executors."""
-    return task.status == TaskStatus.RUNNING
+def _pressing(task: Task) -> int:
+    return _PRESSING.get(task.status, 0)

@@ -158,6 +158,19 @@ def test_a_task_that_the_node_was_drawn_for_takes_a_process_from_one_that_is_onl
     assert [event for event, _ in runner._context.said] == ["determinism_class", *["run_ended"] * 2]
 
 
+def test_a_vote_on_an_appeal_takes_a_process_from_a_sample_and_from_no_draw(
+    runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_late(monkeypatch)
+    sample = {name: task(name, TaskStatus.AGREED) for name in ("one", "two")}
+    assert wanted(runner, sample) == set(sample)
+    asked = {name: task(name, TaskStatus.APPEALED) for name in ("appeal", "another")}
+    assert wanted(runner, asked | sample) == {"appeal", "one"}
+    assert wanted(runner, asked | sample) == set(asked)
+    assert wanted(runner, drawn("mine") | asked | sample) == {"mine", "appeal"}
+    assert wanted(runner, asked | drawn("mine") | sample) == {"mine", "appeal"}
+
+
 def test_nothing_is_ended_while_there_is_room_or_nobody_is_late(runner: TaskRunner) -> None:
     assert wanted(runner, expected("first")) == {"first"}
     assert wanted(runner, drawn("short") | expected("first")) == {"first"}
