@@ -32,7 +32,7 @@ _START_US = 1_000_000  # a network, a plan, a first call
 _FILE_COPIES = 8  # read, parse, check, copy, hash, save, publish, and one over
 _STEP_COPIES = 24  # passes of AdamW, the gradient's norm and the trace over the weights
 _EXP_FLOPS = 32  # of a softmax: the exponential, its sum, its maximum, the division
-_NUMBER_FLOPS = 4  # of an elementwise operation, which waits for memory
+_NUMBER_FLOPS = 8  # of an elementwise operation, which waits for memory
 _LAST_COPIES = 2  # of a sequence's last logits, which are looked at for what comes next, and hashed
 _START_BYTES = 64 * 2**20  # code and tables that a first call loads
 

@@ -37,7 +37,7 @@ LIMITS = Limits(
 def test_a_forward_pass_counts_two_per_weight_and_attention() -> None:
     work = forward_work(MODEL, parameters=100, batches=5, rows=2, length=4, tokens=37)
     # Per layer: 4 positions of 4 * 8 operations and 2 exponentials, 24 * 8 + 12 * 12 numbers.
-    layer = 4 * (4 * 8 + 32 * 2) + 4 * (24 * 8 + 12 * 12)
+    layer = 4 * (4 * 8 + 32 * 2) + 8 * (24 * 8 + 12 * 12)
     assert work.flops == 37 * (2 * 100 + 3 * layer + 32 * 10)
     # 3 layers and the head; 8 copies of a file, 2 of 10 last logits of 10 sequences, and the tables
     # of 20 positions of 4 numbers, 16 bytes each.
