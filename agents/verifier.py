@@ -6,9 +6,10 @@ AGGREGATE   of a job scored by Gauntlet: evaluate nodes and commit scores, later
             (`agents.gauntlet.validator`); propose, if every aggregator has failed to
             meanwhile read and merge the payloads
 CHALLENGE   the same duty first; then re-execute the drawn and the suspicious nodes, announce each
-            violation (`agents.verify.announcing`) and report it with evidence; then keep what later
-            rounds are judged by (`agents.rounds.retention`) and attest the result, or announce that
-            it is wrong and challenge it. In DISPUTED the same, but a result is challenged once
+            violation (`agents.verify.announcing`) and report it with evidence; then the same for
+            those whose proof of computation is missing or wrong; then keep what later rounds need
+            (`agents.rounds.retention`) and attest the result, or announce that it is wrong and
+            challenge it. In DISPUTED the same, but a result is challenged once
 any phase   permissionless duties, after the aggregators
 any time    of redundant tasks: run a sample again, and every one that is appealed, and attest
             (`agents.tasks.recheck`)
@@ -16,6 +17,7 @@ any time    of redundant tasks: run a sample again, and every one that is appeal
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from agents.gauntlet.validator import Validator
@@ -28,6 +30,7 @@ from agents.protocol.view import View
 from agents.rounds.data_access import DataAccess
 from agents.rounds.gathering import Gathering
 from agents.rounds.inputs import RoundInputs
+from agents.rounds.mined import Mined
 from agents.rounds.outcome import Outcome
 from agents.rounds.proposer import Proposer
 from agents.rounds.retention import Retention
@@ -51,7 +54,15 @@ from agents.verify.deposits import Purse
 from agents.verify.disclosing import PayloadKeys
 from agents.verify.exhibits import keep
 from agents.verify.judging import result_errors
-from agents.verify.spot_checks import Finding, malformed, reexecute, suspects
+from agents.verify.proofs import Proofs
+from agents.verify.spot_checks import (
+    Finding,
+    look_ahead,
+    malformed,
+    reexecute,
+    suspects_by_proof,
+    suspects_by_sign,
+)
 
 _HEAD_START = 0.5  # of the fallback window, left to aggregators
 _PATIENCE_S = 2.0
@@ -81,6 +92,8 @@ class VerifierInJob:
             network, context, store, self.access.models, self.access.sealing
         )
         self.upkeep = Upkeep(network, context.sender, _PATIENCE_S, context.settings.jitter_s)
+        self.proofs = Proofs(store)
+        self._asked: dict[str, tuple[object, dict[int, list[str]]]] = {}  # by kind, and of what
         self._findings: dict[tuple[bytes, int], Finding] = {}
         self._exhibited: set[tuple[bytes, int]] = set()
 
@@ -147,14 +160,10 @@ class VerifierInJob:
             checked = self._spot_check(view, node, outcome, submissions)
         if checked is None:
             return None
-        findings, complete = checked
-        due: dict[int, Finding] = {}  # by node: who is convicted of one thing is invalid
-        for finding in findings:
-            if finding.violation is not None and not self._reported(view, node, finding):
-                due.setdefault(finding.node, finding)
+        due, complete = checked
         if due:
-            did = None if self._is_urgent(view) else self._announce(view, node, [*due.values()])
-            return did or self._report(view, node, [*due.values()])
+            did = None if self._is_urgent(view) else self._announce(view, node, due)
+            return did or self._report(view, node, due)
         if not complete:
             return None  # what it could not check it doesn't attest
         crashpoint("verifier-before-attest")
@@ -163,30 +172,67 @@ class VerifierInJob:
     def _spot_check(
         self, view: View, node: int, outcome: Outcome, submissions: list[Submission]
     ) -> tuple[list[Finding], bool] | None:
-        """Findings on the drawn and the suspicious nodes, one that was made before is kept; and
-        whether this verifier, `node`, holds the keys of the data that all of them worked on.
+        """Violations that are not reported yet, of the drawn and the suspicious nodes; and whether
+        this verifier, `node`, holds the keys of the data that all of them worked on.
 
-        None while a seed is not known: before the draw there is nothing to attest.
+        What is found of those whom a sign speaks against comes before others are looked at: whose
+        proof is only missing can wait, and may be many. None while a seed is not known: before the
+        draw there is nothing to attest.
         """
         patient = self._elapsed(view) < _GIVE_UP
         inputs = self.reader.inputs(view, submissions, outcome, patient)
         if inputs is None:
             return None
-        due = suspects(inputs, self.store)
         able = partial(self.access.may_check, view.job_id, inputs.plan, node)
-        shut = [suspect for suspect in due if not able(suspect)]
-        if shut:
-            self.context.log.debug("waiting_for_shard_keys", round=view.round_id, nodes=shut)
-            due = {suspect: why for suspect, why in due.items() if suspect not in shut}
-        if self.context.settings.verifier.audit_all:
-            readable = (s.reveal.node for s in submissions if s.gradient is not None)
-            due |= {n: ["audit_all"] for n in readable if n not in (*due, *shut) and able(n)}
-        found = malformed(inputs)
+        found, complete = malformed(inputs), True
+        for suspects in (self._by_sign, self._by_proof, partial(self._others, able=able)):
+            due = suspects(inputs)
+            shut = [suspect for suspect in due if not able(suspect)]
+            if shut:
+                self.context.log.debug("waiting_for_shard_keys", round=view.round_id, nodes=shut)
+                due = {suspect: why for suspect, why in due.items() if suspect not in shut}
+            complete = complete and not shut
+            found += self._redo(inputs, due)
+            self._keep_exhibits(inputs, {f.node for f in found if f.violation is not None})
+            unsaid = self._unsaid(view, node, found)
+            if unsaid:
+                return unsaid, complete
+        return [], complete
+
+    def _by_sign(self, inputs: RoundInputs) -> dict[int, list[str]]:
+        """As `suspects_by_sign`, asked once for the same payloads of a round."""
+        return self._suspects(inputs, "sign", lambda: suspects_by_sign(inputs, self.store))
+
+    def _by_proof(self, inputs: RoundInputs) -> dict[int, list[str]]:
+        """As `suspects_by_proof`, asked once for the same payloads of a round."""
+        return self._suspects(inputs, "proof", lambda: suspects_by_proof(inputs, self.proofs))
+
+    def _others(self, inputs: RoundInputs, able: Callable[[int], bool]) -> dict[int, list[str]]:
+        """Everybody whose work can be done again, if the settings say so."""
+        if not self.context.settings.verifier.audit_all:
+            return {}
+        readable = (s.reveal.node for s in inputs.submissions if s.gradient is not None)
+        return {node: ["audit_all"] for node in readable if able(node)}
+
+    def _suspects(
+        self, inputs: RoundInputs, kind: str, ask: Callable[[], dict[int, list[str]]]
+    ) -> dict[int, list[str]]:
+        read = [(s.reveal, s.gradient is not None) for s in inputs.submissions]
+        key = (inputs.draw_seed, read)
+        if kind not in self._asked or self._asked[kind][0] != key:
+            self._asked[kind] = key, ask()
+        return self._asked[kind][1]
+
+    def _redo(self, inputs: RoundInputs, due: dict[int, list[str]]) -> list[Finding]:
+        """The findings on these nodes; one that was made before is kept."""
+        fresh = [suspect for suspect in due if (inputs.draw_seed, suspect) not in self._findings]
+        look_ahead(inputs, fresh, self.proofs)
+        found = []
         for suspect, why in due.items():
             key = (inputs.draw_seed, suspect)
             if key not in self._findings:
                 self.context.log.info(
-                    "audit", round=view.round_id, of_node=suspect, why="; ".join(why)
+                    "audit", round=inputs.round_id, of_node=suspect, why="; ".join(why)
                 )
                 finding = self._reexecute(inputs, suspect)
                 if finding is None:
@@ -194,26 +240,39 @@ class VerifierInJob:
                 self._findings[key] = finding
                 self.context.log.info(
                     "verdict",
-                    round=view.round_id,
+                    round=inputs.round_id,
                     of_node=suspect,
                     verdict=finding.label,
                     why=finding.reason,
                 )
                 crashpoint("verifier-auditing")
             found.append(self._findings[key])
-        self._keep_exhibits(inputs, {f.node for f in found if f.violation is not None})
-        return found, not shut
+        return found
+
+    def _unsaid(self, view: View, node: int, found: list[Finding]) -> list[Finding]:
+        """The violations that are not reported yet, one for a node: who is convicted of one thing
+        is invalid."""
+        due: dict[int, Finding] = {}
+        for finding in found:
+            if finding.violation is not None and not self._reported(view, node, finding):
+                due.setdefault(finding.node, finding)
+        return [*due.values()]
 
     def _keep_exhibits(self, inputs: RoundInputs, guilty: set[int]) -> None:
         """Pin what the guilty revealed, once each, before anything is said of them."""
-        for submission in inputs.submissions:
+        fresh = [
+            submission
+            for submission in inputs.submissions
+            if submission.reveal.node in guilty
+            and (inputs.draw_seed, submission.reveal.node) not in self._exhibited
+        ]
+        proving = [one.reveal.node for one in fresh if not isinstance(one, Mined)]
+        told = self.proofs.of(inputs, proving)
+        for submission in fresh:
             node = submission.reveal.node
-            key = (inputs.draw_seed, node)
-            if node not in guilty or key in self._exhibited:
-                continue
-            for why in keep(submission, inputs.steps(node), self.store):
+            for why in keep(submission, told.get(node, ""), self.store):
                 self.context.log.warning("cannot_keep", of_node=node, why=why)
-            self._exhibited.add(key)
+            self._exhibited.add((inputs.draw_seed, node))
 
     def _reexecute(self, inputs: RoundInputs, node: int) -> Finding | None:
         """The finding; None when what it needs can't be had and time is short.
@@ -222,7 +281,7 @@ class VerifierInJob:
         judging the others.
         """
         try:
-            return reexecute(inputs, node, self.device, self.store)
+            return reexecute(inputs, node, self.device, self.store, self.proofs)
         except StoreUnavailable:
             raise
         except (StoreError, PayloadError) as error:

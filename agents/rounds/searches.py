@@ -13,12 +13,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 
 from agents.protocol.structs import Reveal
 from agents.rounds.submissions import Submission
 
-_WIDTH = 16  # payloads that are read at once
+_WIDTH = 16  # artefacts that are read at once
 _KEPT_S = 3600.0  # after the pause is over; rounds that ended leave nothing behind
+
+_T = TypeVar("_T")
+
+
+def side_by_side(calls: Sequence[Callable[[], _T]], name: str) -> list[_T]:
+    """What these return, in their order, each in a thread of its own; what one raises is raised.
+
+    `name`: of the threads. One call alone is made in this thread.
+    """
+    if len(calls) < 2:
+        return [call() for call in calls]
+    with ThreadPoolExecutor(_WIDTH, name) as pool:
+        return list(pool.map(lambda call: call(), calls))
 
 
 class Searches:
@@ -58,7 +73,6 @@ class Searches:
         oldest = self._clock() - _KEPT_S
         self._again_at = {one: at for one, at in self._again_at.items() if at >= oldest}
         calls = [fetching(reveal) for reveal in reveals]
-        if len(calls) < 2 or not together:
+        if not together:
             return [read(call) for call in calls]
-        with ThreadPoolExecutor(_WIDTH, "payloads") as pool:
-            return list(pool.map(read, calls))
+        return side_by_side([partial(read, call) for call in calls], "payloads")

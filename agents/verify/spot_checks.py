@@ -36,7 +36,7 @@ from agents.rounds.mined import Mined
 from agents.rounds.payload import max_payload_bytes
 from agents.rounds.proof import ProofOfComputation
 from agents.rounds.quality import outliers
-from agents.rounds.submissions import Submission, fetch_proof
+from agents.rounds.submissions import Submission
 from agents.storage.canonical import dumps
 from agents.storage.content_store import ContentStore
 from agents.training.assignment import task_id, work_order
@@ -49,6 +49,7 @@ from agents.verify import bisection, similarity
 from agents.verify.copies import Copies
 from agents.verify.miners import check_miner, contradicted, misfit
 from agents.verify.plausibility import Expected, check
+from agents.verify.proofs import Proofs, Told
 from agents.verify.reexecution import (
     Comparison,
     Encoding,
@@ -100,10 +101,20 @@ def malformed(inputs: RoundInputs) -> list[Finding]:
 
 
 def suspects(inputs: RoundInputs, store: ContentStore) -> dict[int, list[str]]:
-    """Nodes to re-execute with the reasons, ascending. Where the score is `clasp`, those that its
-    losses speak against come first.
+    """Nodes to re-execute with the reasons: those of `suspects_by_sign` first, then those of
+    `suspects_by_proof`. Raises as these do."""
+    found = suspects_by_sign(inputs, store)
+    for node, why in suspects_by_proof(inputs, Proofs(store)).items():
+        found[node] = [*found.get(node, []), *why]
+    return found
 
-    Nobody where work is neither redone nor asked whose copy it is.
+
+def suspects_by_sign(inputs: RoundInputs, store: ContentStore) -> dict[int, list[str]]:
+    """Nodes that the draw, the chain's flags or their payloads have done again, with the reasons,
+    ascending. Where the score is `clasp`, those that its losses speak against come first.
+
+    Nobody where work is neither redone nor asked whose copy it is. Nothing is looked for in the
+    store, except where copies are judged.
 
     Raises StoreUnavailable; where copies are judged, if the inputs are patient, StoreError for a
     payload that is gone.
@@ -122,10 +133,35 @@ def suspects(inputs: RoundInputs, store: ContentStore) -> dict[int, list[str]]:
         reasons[node].append("identical content")
     for flag in similarity.screen(payloads, inputs.merged, inputs.draw_seed):
         reasons[flag.node_id].append(f"{flag.kind} {flag.value:.4f}")
-    for submission in inputs.submissions:
-        if submission.gradient is not None:
-            reasons[submission.reveal.node] += _proof_problems(inputs, submission, store)
     return {node: why for node, why in reasons.items() if why}
+
+
+def suspects_by_proof(inputs: RoundInputs, proofs: Proofs) -> dict[int, list[str]]:
+    """Nodes whose proof of computation is missing or doesn't add up, with the reasons, ascending.
+
+    Nobody where proofs bind nobody. Raises StoreUnavailable.
+    """
+    if not _asks_proofs(inputs):
+        return {}
+    readable = {s.reveal.node: s for s in inputs.submissions if s.gradient is not None}
+    nodes = [node for node in sorted(readable) if inputs.plan.manifest.of(node) is not None]
+    told = proofs.of(inputs, nodes)
+    reasons = {node: _proof_problems(inputs, readable[node], told[node]) for node in nodes}
+    return {node: why for node, why in reasons.items() if why}
+
+
+def look_ahead(inputs: RoundInputs, nodes: Collection[int], proofs: Proofs) -> None:
+    """Have the proofs that redoing these nodes compares looked for side by side.
+
+    Raises StoreUnavailable.
+    """
+    if _asks_proofs(inputs):
+        proofs.of(inputs, nodes)
+
+
+def _asks_proofs(inputs: RoundInputs) -> bool:
+    verification = inputs.job.verification
+    return verification.redone and not verification.copies_judged and inputs.plan.epoch is None
 
 
 def _drawn(inputs: RoundInputs, nodes: Collection[int]) -> set[int]:
@@ -180,15 +216,13 @@ def _lied(inputs: RoundInputs) -> list[Finding]:
     return found
 
 
-def _proof_problems(inputs: RoundInputs, submission: Submission, store: ContentStore) -> list[str]:
+def _proof_problems(inputs: RoundInputs, submission: Submission, told: Told) -> list[str]:
+    if isinstance(told, str):
+        return [told]
+    proof, trace = told
     node = submission.reveal.node
     assignment = inputs.plan.manifest.of(node)
-    if assignment is None or submission.gradient is None:
-        return []
-    found = fetch_proof(submission.reveal, inputs.steps(node), store)
-    if isinstance(found, str):
-        return [found]
-    proof, trace = found
+    assert assignment is not None
     expected = Expected(
         task=task_id(inputs.job_id, inputs.plan.step, node),
         steps=assignment.batches,
@@ -210,11 +244,17 @@ def _shown_hash(job: JobContext, submission: Submission) -> bytes | None:
     return model_hash(submission.gradient)
 
 
-def reexecute(inputs: RoundInputs, node: int, device: str, store: ContentStore) -> Finding:
+def reexecute(
+    inputs: RoundInputs,
+    node: int,
+    device: str,
+    store: ContentStore,
+    proofs: Proofs | None = None,
+) -> Finding:
     """Run a node's task again and compare. Raises StoreUnavailable, StoreError for missing data.
 
     Where copies are judged: find out whether the payload is a copy, by the tasks of all that are
-    like it.
+    like it. `proofs`: as they were found in the round; without it the node's is looked for.
     """
     submission = next(s for s in inputs.submissions if s.reveal.node == node)
     if submission.gradient is None:
@@ -241,7 +281,7 @@ def reexecute(inputs: RoundInputs, node: int, device: str, store: ContentStore) 
     except FloatingPointError as error:
         # Whoever did this work had nothing to send.
         return _finding(inputs, submission, violation, f"Replay does not finish: {error}.", {})
-    told = fetch_proof(submission.reveal, inputs.steps(node), store)
+    told = (proofs or Proofs(store)).of(inputs, [node])[node]
     proof, trace = (None, None) if isinstance(told, str) else told
     same_class = _same_class(submission, proof, device)
     if inputs.job.noised:

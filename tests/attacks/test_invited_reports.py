@@ -25,6 +25,7 @@ from agents.training.trace import Trace
 from agents.verify import spot_checks
 from agents.verify.exhibits import keep
 from agents.verify.judging import Judge
+from agents.verify.proofs import Proofs
 from agents.verify.spot_checks import malformed, reexecute
 from tests.stage.memory.honest_round import (
     DEVICE,
@@ -98,7 +99,8 @@ class Case:
         guilty = finding.violation == Violation.INVALID
         if guilty:
             (mine,) = (s for s in inputs.submissions if s.reveal.node == CHEAT)
-            assert keep(mine, inputs.steps(CHEAT), self.store) == []
+            told = Proofs(self.store).of(inputs, [CHEAT])[CHEAT]
+            assert keep(mine, told, self.store) == []
         return guilty
 
     def member(self) -> Judge:

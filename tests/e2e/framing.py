@@ -33,7 +33,8 @@ class FramingInJob(VerifierInJob):
         found, complete = checked
         victim = int(os.environ[FRAMED])
         lie = Finding(victim, Violation.INVALID, "a lie", dumps({"says": "it is wrong"}))
-        return [lie, *(finding for finding in found if finding.node != victim)], complete
+        others = [finding for finding in found if finding.node != victim]
+        return [*self._unsaid(view, node, [lie]), *others], complete
 
 
 class Framing(Verifier):
