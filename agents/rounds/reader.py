@@ -222,6 +222,7 @@ class RoundReader:
         if decoded_in != self._decoded_in:
             # The same reveal again says something else: it is read under another seed or task.
             self._submissions, self._decoded_in = {}, decoded_in
+            self._searches.forget()
         reveals = self.network.reveals(view.job_id, view.round_id, view.round.opened_block)
         kept = {node: self._submissions.get(node) for node in reveals}
         due = [one for node, one in reveals.items() if self._searches.due(one, kept[node])]

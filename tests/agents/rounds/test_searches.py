@@ -103,3 +103,72 @@ def test_a_store_that_is_down_is_said() -> None:
 
     with pytest.raises(StoreUnavailable):
         Searches().read([reveal(n) for n in range(3)], lambda one: lambda: down(one))
+
+
+class Dripping:
+    """Payloads of some nodes come when the test says so, those of others at once."""
+
+    def __init__(self, *slow: int) -> None:
+        self.slow, self.comes, self.begun = slow, threading.Event(), list[int]()
+
+    def __call__(self, one: Reveal) -> Callable[[], Submission]:
+        def fetch() -> Submission:
+            self.begun.append(one.node)
+            assert one.node not in self.slow or self.comes.wait(60)
+            return there(one)
+
+        return fetch
+
+
+def test_one_that_drips_its_payload_holds_nobody_up() -> None:
+    """It is unavailable for now, is not read twice, and is taken when it is there."""
+    drip, searches = Dripping(1), Searches(longest_s=2.0)
+    reveals = [reveal(n) for n in range(4)]
+    found = searches.read(reveals, drip)
+    assert [one.unavailable for one in found] == [False, True, False, False]
+    assert not searches.due(reveals[1], found[1])
+    begun = searches._coming[reveals[1]]
+    drip.comes.set()
+    begun.result(timeout=30)
+    assert searches.due(reveals[1], found[1])
+    (late,) = searches.read([reveals[1]], drip)
+    assert not late.unavailable and sorted(drip.begun) == [0, 1, 2, 3]
+    assert not searches.due(reveals[1], late)
+
+
+def test_many_that_drip_keep_nobody_from_being_read() -> None:
+    """Twenty are more than are read at once."""
+    drip, searches = Dripping(*range(20)), Searches(longest_s=2.0)
+    found = searches.read([reveal(n) for n in range(24)], drip)
+    drip.comes.set()
+    assert [one.reveal.node for one in found if not one.unavailable] == [20, 21, 22, 23]
+
+
+def test_what_is_still_coming_is_dropped_with_what_it_was_read_as() -> None:
+    drip, searches = Dripping(1), Searches(longest_s=0.2)
+    searches.read([reveal(1)], drip)
+    searches.forget()
+    assert searches.due(reveal(1), None)
+    drip.comes.set()
+    (again,) = searches.read([reveal(1)], lambda one: lambda: missing(one))
+    assert again.unavailable, "the first reading said something else"
+
+
+def test_a_store_that_went_down_in_the_background_is_said_later() -> None:
+    goes_on = threading.Event()
+
+    def down(one: Reveal) -> Callable[[], Submission]:
+        def fetch() -> Submission:
+            assert goes_on.wait(60)
+            raise StoreUnavailable("it does not accept connections")
+
+        return fetch
+
+    searches = Searches(longest_s=0.2)
+    (kept,) = searches.read([reveal(1)], down)
+    begun = searches._coming[reveal(1)]
+    goes_on.set()
+    begun.exception(timeout=30)
+    assert searches.due(reveal(1), kept)
+    with pytest.raises(StoreUnavailable):
+        searches.read([reveal(1)], down)
