@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verifier: recomputes everything that it signs.
 
-benchmarks  recompute chunks drawn after the submission, sign the verdict (EIP-712)
 AGGREGATE   of a job scored by Gauntlet: evaluate nodes and commit scores, later reveal them
             (`agents.gauntlet.validator`); propose, if every aggregator has failed to
             meanwhile read and merge the payloads
@@ -13,6 +12,8 @@ CHALLENGE   the same duty first; then re-execute the drawn and the suspicious no
 any phase   permissionless duties, after the aggregators
 any time    of redundant tasks: run a sample again, and every one that is appealed, and attest
             (`agents.tasks.recheck`)
+benchmarks  when nothing of that is due: recompute chunks drawn after the submission, sign the
+            verdict (EIP-712)
 """
 
 from __future__ import annotations
@@ -429,8 +430,10 @@ class Verifier:
     def step(self, head: Head) -> str | None:
         """The single next action."""
         node = self.network.node_of(self.context.wallet.address)
-        did = self.benchmarks.step(node, head) or self.recheck.step(head, node) if node else None
-        return did or self.jobs.step(head, node)
+        did = self.recheck.step(head, node) if node else None
+        did = did or self.jobs.step(head, node)
+        # Last: a stranger's answer without an artefact costs a search, and waits for nothing else.
+        return did or (self.benchmarks.step(node, head) if node else None)
 
 
 def build(context: Context) -> Verifier:

@@ -3,9 +3,17 @@
 
 Rule: a verdict is signed (agents/protocol/benchmark_verdict.py), so anyone can relay it. A verifier
 never judges a node of its own owner.
+
+An artefact that is not there is looked for again after a pause, which doubles with each miss, and
+no more once its node may ask for a new benchmark. A distant store searches long for what nobody
+serves: once that took a while, what else was missing waits for a later step. Else those who answer
+without an artefact would hold every verifier up.
 """
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
 
 from agents.nodes.benchmark import Check, check_submission
 from agents.protocol.benchmark_verdict import benchmark_verdict
@@ -22,31 +30,43 @@ from agents.storage.errors import CorruptContent, NotFound, TooLarge
 _VERDICT = "submit_verdicts"
 _SEED_BLOCKS = 256
 _BYTES_PER_UNIT = 67
+_PAUSE_MIN_S = 1.0  # until an artefact that was missing is looked for again
+_PAUSE_MAX_S = 3_600.0
+_LOST_S = 1.0  # spent on what was missing, after which a step looks for nothing else
+_WINDOWS = 2  # after which a node gives an answer up that too few have judged, and asks again
 
 
 class BenchmarkChecks:
-    """Spot-checks submitted benchmarks for one verifier node."""
+    """Spot-checks submitted benchmarks for one verifier node. `clock`: seconds."""
 
     def __init__(
-        self, network: Network, context: Context, store: ContentStore, device: str
+        self,
+        network: Network,
+        context: Context,
+        store: ContentStore,
+        device: str,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._network = network
         self._context = context
         self._store = store
         self._device = device
+        self._clock = clock
         self._done: set[tuple[int, int]] = set()
+        self._missed: dict[tuple[int, int], tuple[float, float]] = {}  # the pause, its end
+        self._lost = 0.0  # seconds of this step, spent on what was missing
 
     def step(self, verifier: int, head: Head) -> str | None:
-        """Check all waiting benchmarks and send the signed verdicts; returns what was done."""
+        """Check the waiting benchmarks and send the signed verdicts; returns what was done."""
         registry, chain = self._network.registry, self._context.chain
         if not chain.call(registry, "is_eligible", verifier, int(Role.VERIFIER)):
             return None
         orders: list[Order] = []
         did: list[str] = []
         judged: list[tuple[int, int]] = []
-        for node, attempt in self._network.open_benchmarks().items():
-            if (node, attempt.attempt) in self._done:
-                continue
+        for node, attempt in self._due():
+            if self._lost > _LOST_S:
+                break
             found = self._judged(verifier, node, attempt, head)
             if found is not None:
                 orders.append(found[0])
@@ -59,6 +79,20 @@ class BenchmarkChecks:
             if order.function == _VERDICT and sent:
                 self._done.add((node, number))
         return "; ".join(did) or None
+
+    def _due(self) -> list[tuple[int, Benchmark]]:
+        """The benchmarks to look at now, those first that were missing least often."""
+        found = self._network.open_benchmarks()
+        waiting = {(node, attempt.attempt): attempt for node, attempt in found.items()}
+        self._missed = {place: miss for place, miss in self._missed.items() if place in waiting}
+        self._lost, now = 0.0, self._clock()
+        due = [
+            place
+            for place in waiting
+            if place not in self._done and now >= self._missed.get(place, (0.0, 0.0))[1]
+        ]
+        due.sort(key=lambda place: self._missed.get(place, (0.0, 0.0))[0])
+        return [(place[0], waiting[place]) for place in due]
 
     def _judged(
         self, verifier: int, node: int, attempt: Benchmark, head: Head
@@ -82,7 +116,7 @@ class BenchmarkChecks:
                 return rearm, f"rearmed: check seed of node {node}"
             return None
         with self._context.metrics.busy("benchmark"):
-            check = self._check(attempt, check_seed)
+            check = self._check(node, attempt, check_seed, head)
         if check is None:
             return None
         chain_id = self._context.deployment.chain_id
@@ -96,12 +130,14 @@ class BenchmarkChecks:
             f"checked: benchmark of node {node} {outcome}: {check.reason}",
         )
 
-    def _check(self, attempt: Benchmark, check_seed: bytes) -> Check | None:
+    def _check(self, node: int, attempt: Benchmark, check_seed: bytes, head: Head) -> Check | None:
         limit = _BYTES_PER_UNIT * attempt.units + 1
+        began = self._clock()
         try:
             artefact = self._store.get_digest(attempt.artefact, limit)
         except (NotFound, TooLarge, CorruptContent):
             # The node may still be publishing it; without it nobody signs, and no other node waits.
+            self._miss(node, attempt, self._clock() - began, head)
             return None
         return check_submission(
             artefact,
@@ -112,6 +148,18 @@ class BenchmarkChecks:
             count=self._context.settings.verifier.benchmark_checks,
             device=self._device,
         )
+
+    def _miss(self, node: int, attempt: Benchmark, took: float, head: Head) -> None:
+        """Note that an artefact was not there: it is looked for again later, or no more."""
+        place = node, attempt.attempt
+        self._lost += took
+        parameters = self._context.chain.call(self._network.registry, "parameters")
+        if head.timestamp > attempt.requested_at + _WINDOWS * parameters.benchmark_window:
+            self._done.add(place)
+            return
+        before = self._missed.get(place, (0.0, 0.0))[0]
+        pause = min(max(2 * before, took, _PAUSE_MIN_S), _PAUSE_MAX_S)
+        self._missed[place] = pause, self._clock() + pause
 
     def _may_judge(self, verifier: int, attempt: Benchmark) -> bool:
         """Whether this verifier's stake is older than the answer."""

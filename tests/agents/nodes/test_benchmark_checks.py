@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,8 +22,11 @@ from agents.runtime.transaction import Order
 from agents.runtime.wallet import Wallet
 from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
+from agents.storage.errors import NotFound
+from agents.verifier import Verifier
 
 VERIFIER, UNITS, SEED, CHECK_SEED = 9, 4, b"\1" * 32, b"\2" * 32
+WINDOW, SEARCH = 600, 60.0  # seconds of a benchmark, and of a search for what nobody serves
 
 
 class Bench:
@@ -33,6 +38,8 @@ class Bench:
         self.sent: list[Order] = []
         self.refused: set[int] = set()
         self.settled: set[int] = set()
+        self.now = 1_000.0
+        self.asked: list[bytes] = []
         network: Any = SimpleNamespace(
             registry=None,
             benchmarks=SimpleNamespace(address="0x" + "11" * 20),
@@ -43,7 +50,7 @@ class Bench:
         )
         context: Any = SimpleNamespace(
             chain=SimpleNamespace(
-                call=lambda _, function, *args: args[0] if function == "owner_of" else True,
+                call=self.call,
                 events=lambda *_: [],
                 head=lambda: SimpleNamespace(number=10),
             ),
@@ -54,7 +61,12 @@ class Bench:
             wallet=Wallet(Account.create()),
             deployment=SimpleNamespace(chain_id=1),
         )
-        self.checks = BenchmarkChecks(network, context, self.store, "cpu")
+        self.checks = BenchmarkChecks(network, context, self.store, "cpu", lambda: self.now)
+
+    def call(self, _: Any, function: str, *args: Any) -> Any:
+        if function == "parameters":
+            return SimpleNamespace(benchmark_window=WINDOW)
+        return args[0] if function == "owner_of" else True
 
     def send_all(self, orders: list[Order]) -> list[Reverted | None]:
         self.sent += orders
@@ -72,13 +84,30 @@ class Bench:
                 "units": UNITS,
                 "root": benchmark.root(SEED, digests),
                 "artefact": digest_of(self.store.put_bytes(artefact)),
+                "requested_at": int(self.now),
                 "submitted_at": 1,
                 "settled": False,
             }
         )
 
+    def mute(self, *nodes: int) -> None:
+        """These nodes answer, and nobody serves what their answers name."""
+        for node in nodes:
+            self.answer(node)
+            self.waiting[node] = replace(self.waiting[node], artefact=bytes([node]) * 32)
+        had = self.store.get_digest
+
+        def get_digest(digest: bytes, limit: int | None = None) -> bytes:
+            self.asked.append(digest)
+            if digest in {bytes([node]) * 32 for node in nodes}:
+                self.now += SEARCH
+                raise NotFound("nobody serves it")
+            return had(digest, limit)
+
+        self.store.get_digest = get_digest  # type: ignore[method-assign]
+
     def step(self) -> str | None:
-        head: Any = SimpleNamespace(number=10)
+        head: Any = SimpleNamespace(number=10, timestamp=int(self.now))
         return self.checks.step(VERIFIER, head)
 
     def judged(self) -> list[tuple[int, bool]]:
@@ -116,3 +145,67 @@ def test_a_refused_verdict_is_given_again_until_others_have_settled_it(bench: Be
     bench.step()
     assert bench.step() is None
     assert len(bench.sent) == 3
+
+
+def test_a_step_searches_for_one_artefact_that_nobody_serves(bench: Bench) -> None:
+    """And the pauses grow: thirty mute nodes would hold each step up for half an hour."""
+    nodes = range(20, 50)
+    bench.mute(*nodes)
+    for _ in nodes:
+        before = bench.now
+        bench.step()
+        assert bench.now - before <= SEARCH
+    assert sorted(bench.asked) == [bytes([node]) * 32 for node in nodes]
+
+
+def test_who_answers_with_an_artefact_waits_for_no_mute_node(bench: Bench) -> None:
+    """Beside one that is mute it is judged at once, once that one has been missing."""
+    bench.mute(1)
+    bench.step()
+    bench.answer(2)
+    bench.now += SEARCH
+    assert bench.step() is not None
+    assert bench.judged() == [(2, True)]
+
+
+def test_a_pause_doubles_and_old_answers_are_given_up(bench: Bench) -> None:
+    bench.mute(1)
+    began, looks = bench.now, []
+    while bench.now < began + 10 * WINDOW:
+        asked = len(bench.asked)
+        bench.step()
+        if len(bench.asked) > asked:
+            looks.append(bench.now - began)
+        bench.now += 1.0
+    pauses = [later - sooner - SEARCH for sooner, later in pairwise(looks)]
+    assert pauses == [pytest.approx(SEARCH * 2**n, abs=2.0) for n in range(len(pauses))]
+    assert len(pauses) >= 3
+    assert looks[-2] - SEARCH <= 2 * WINDOW < looks[-1] - SEARCH
+
+
+def test_a_verifier_does_what_its_jobs_ask_for_first() -> None:
+    """What one acts on in a round has a deadline, and a verdict on a benchmark can wait."""
+    found: list[str | None] = ["reported", None]
+    asked: list[int] = []
+    verifier = object.__new__(Verifier)
+    parts: dict[str, Any] = {
+        "context": SimpleNamespace(wallet=SimpleNamespace(address="")),
+        "network": SimpleNamespace(node_of=lambda _: VERIFIER),
+        "recheck": SimpleNamespace(step=lambda *_: None),
+        "jobs": SimpleNamespace(step=lambda *_: found.pop(0)),
+        "benchmarks": SimpleNamespace(step=lambda node, _: asked.append(node)),
+    }
+    vars(verifier).update(parts)
+    head: Any = SimpleNamespace(number=10, timestamp=0)
+    assert verifier.step(head) == "reported" and not asked
+    assert verifier.step(head) is None and asked == [VERIFIER]
+
+
+def test_an_artefact_that_comes_late_is_judged(bench: Bench) -> None:
+    """Its pause is short where a search is."""
+    bench.mute(1)
+    bench.step()
+    bench.answer(1)
+    bench.now += SEARCH
+    assert bench.step() is not None
+    assert bench.judged() == [(1, True)]
