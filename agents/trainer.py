@@ -136,7 +136,8 @@ class Trainer:
         did = self.appeals.step(head, node, free=not busy)
         if did:
             return did
-        job_id = self.following.job(head, node, busy)
+        revealing = any(views[job].phase == Phase.REVEAL for job in busy)
+        job_id = self.following.job(head, node, busy, revealing)
         # First what is due elsewhere: a reveal must not wait for the training of another job.
         duties = {job: partial(self._finish, view, node) for job, view in views.items()}
         duties.pop(job_id, None)

@@ -37,10 +37,11 @@ class Following:
         self._told = -1
         self._others: set[int] = set()
 
-    def job(self, head: Head, node: int, busy: Collection[int]) -> int:
+    def job(self, head: Head, node: int, busy: Collection[int], revealing: bool = False) -> int:
         """The job to train in, 0 if there is none.
 
-        `busy`: jobs in which the node has work that it has yet to open.
+        `busy`: jobs in which the node has work that it has yet to open. `revealing`: it may open
+        some of it now, so what jobs offer waits: strangers' specs may take a store long.
         """
         configured, count = self._context.settings.job_id, self._network.job_count()
         if configured:
@@ -49,6 +50,8 @@ class Following:
         followed = journal.get(_KEY, 0)
         if followed > count:
             followed = 0  # a reorg took the job away
+        if revealing:
+            return int(followed)
         rated = self._offers.rated(head, node, {followed})
         self._others = {one.job_id for one in rated}
         self._context.metrics.see_pay({one.job_id: one.pays for one in rated})

@@ -7,7 +7,9 @@ sight by creating others. One that was not live is asked again after a growing p
 jobs, and jobs that nobody funded, cost next to nothing. What trainers have at stake decides what a
 verifier must do again, and whether a job's terms deter a lie: one whose terms don't is refused. It
 is read once a minute for all jobs together. A spec is a stranger's file: it is read for those jobs
-only that would be among the best without it.
+only that would be among the best without it. A distant store searches long for what nobody has: a
+look makes one such search and no more, and the pause that follows is the longer the more specs
+can't be had. Else who creates jobs without a spec would hold every agent up.
 """
 
 from __future__ import annotations
@@ -46,6 +48,9 @@ if TYPE_CHECKING:  # who only asks what jobs pay does not load torch
 _BATCH = 200  # calls in a request
 _PAUSE_MIN_S = 0.25  # until a job that is not live, or whose spec can't be had, is asked again
 _PAUSE_MAX_S = 600.0
+_SEARCH_S = 1.0  # a spec that was not there after so long ends the search of this look
+_SHARE = 8  # in the end no more than one part of so many of the time goes on such searches
+_NOT_YET = "its spec is yet to be read: another one was searched for in vain"
 _SCORE_SCALE = 1_000_000  # of NodeBenchmarks: a score is units per second times this
 _OVER = (Phase.FINALIZED, Phase.VOID)
 
@@ -54,7 +59,7 @@ class Offers:
     """What the live jobs offer one node. `live`: their ids.
 
     `reasons`: why it does not work on some of them. `job_of`: reads a job's spec; raises SpecError
-    or StoreError.
+    or StoreError. `clock`: seconds.
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class Offers:
         log: Log,
         role: Role,
         job_of: Callable[[int], JobContext],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.live: set[int] = set()
         self.reasons: dict[int, str] = {}
@@ -74,9 +80,12 @@ class Offers:
         self._log = log
         self._role = role
         self._job_of = job_of
+        self._clock = clock
         self._ending: set[int] = set()  # live ones that can't pay for another round
         self._again: dict[int, tuple[float, float]] = {}  # dead jobs: the next look, the pause
         self._unread: dict[bytes, tuple[float, float, str]] = {}  # specs by digest: the same, why
+        self._had: set[bytes] = set()  # specs that could be read
+        self._searched = False  # in vain, in this look
         self._past: dict[tuple[int, int], tuple[Round, int]] = {}
         self._looked_at: tuple[int, bytes] | None = None
         self._rated: list[Rated] = []
@@ -114,6 +123,10 @@ class Offers:
             offers.sort(key=lambda o: (o.job_id not in keep, -hourly(o, speed), o.job_id))
         else:
             offers = looked_at(offers, speed, keep, self._settings.max_jobs)
+        specs = {job.terms.spec for job in live.values()}
+        self._unread = {spec: miss for spec, miss in self._unread.items() if spec in specs}
+        self._had &= specs
+        self._searched = False
         found: list[Rated] = []
         reasons: dict[int, str] = {}
         for offer in offers:
@@ -134,7 +147,7 @@ class Offers:
     # -- chain ---------------------------------------------------------------------------------
 
     def _live_jobs(self) -> dict[int, Job]:
-        now = time.monotonic()
+        now = self._clock()
         count = self._network.job_count()
         due = [
             i for i in range(1, count + 1) if i in self.live or now >= self._again.get(i, (0,))[0]
@@ -252,26 +265,39 @@ class Offers:
         """The offer with the work that the job's spec asks for."""
         if offer.refused is not None:
             return offer
-        now, terms = time.monotonic(), listed.terms
-        again, pause, why = self._unread.get(terms.spec, (0.0, 0.0, ""))
-        if now < again:
+        terms, began = listed.terms, self._clock()
+        again, _, why = self._unread.get(terms.spec, (0.0, 0.0, ""))
+        if began < again:
             return replace(offer, refused=why)
+        if self._searched and terms.spec not in self._had:
+            # Noted, so that those that were searched for wait until it was tried as well.
+            self._unread.setdefault(terms.spec, (0.0, 0.0, _NOT_YET))
+            return replace(offer, refused=why or _NOT_YET)
         try:
             job = self._job_of(offer.job_id)
         except (SpecError, StoreError) as error:
             if isinstance(error, StoreUnavailable):
                 raise  # the store itself is down: that says nothing about the job
-            pause = min(max(2 * pause, _PAUSE_MIN_S), _PAUSE_MAX_S)
             why = f"its spec can't be used: {error}"
-            self._unread[terms.spec] = now + pause, pause, why
+            self._missed(terms.spec, self._clock() - began, why)
             return replace(offer, refused=why)
         self._unread.pop(terms.spec, None)
+        self._had.add(terms.spec)
         at_stake = self.stakes.now()
         if undeterred := at_stake.undeterred(terms, job.spec):
             return replace(offer, refused=undeterred)
         if self._role == Role.TRAINER and (unfit := self._unfit(job)):
             return replace(offer, refused=unfit)
         return replace(offer, flop=self._flop(job, listed, at_stake, offer.nodes))
+
+    def _missed(self, spec: bytes, took: float, why: str) -> None:
+        """Note that a spec can't be used, which took so long to learn."""
+        self._searched = self._searched or took > _SEARCH_S
+        before = self._unread.get(spec, (0.0, 0.0))[1]
+        all_of_them = took * len(self._unread.keys() | {spec})
+        pause = max(2 * before, all_of_them, _PAUSE_MIN_S)
+        pause = min(pause, max(_SHARE * all_of_them, _PAUSE_MAX_S))
+        self._unread[spec] = self._clock() + pause, pause, why
 
     def _flop(self, job: JobContext, listed: Job, at_stake: AtStake, nodes: int) -> float:
         """Operations that a round takes all `nodes` of the role together."""

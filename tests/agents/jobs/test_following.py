@@ -78,6 +78,18 @@ def test_work_that_waits_for_its_reveal_keeps_the_node(start: Start) -> None:
     assert start(job_3=500).job(HEAD, 1, ()) == 3
 
 
+def test_a_reveal_that_is_due_waits_for_no_offer(start: Start) -> None:
+    """A look at what jobs offer may read strangers' specs, and a reveal that is late is slashed."""
+    start(job_2=10).job(HEAD, 1, ())
+    following = start(job_3=500)
+    looks: list[int] = []
+    had: Any = following._offers.rated
+    offers: Any = following._offers
+    offers.rated = lambda *args: [looks.append(1), *had(*args)][1:]
+    assert following.job(HEAD, 1, {2}, revealing=True) == 2 and not looks
+    assert following.job(HEAD, 1, ()) == 3 and looks
+
+
 @pytest.mark.parametrize(
     ("rounds", "late", "left"),
     [([1], [1], False), ([1, 2], [2], False), ([1, 2], [1], False), ([3, 4, 5], [4, 5], True)],

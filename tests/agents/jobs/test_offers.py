@@ -27,6 +27,7 @@ from agents.protocol.structs import Bounds
 from agents.runtime.chain import Head
 from agents.runtime.config import AgentSettings, TrainerSettings
 from agents.runtime.logs import open_log
+from agents.storage.errors import NotFound
 from agents.training.determinism import determinism_class
 from tests.stage.memory.honest_round import DEVICE, HonestRound
 
@@ -217,3 +218,83 @@ def test_the_log_says_once_why_a_job_is_refused(
     assert taken(1, {}) == taken(2, {}) == [] and offers.reasons == {1: WHY} and said() == 1
     assert taken(3, DEFAULTS) == [1] and offers.reasons == {}
     assert taken(4, {}) == [] and said() == 2
+
+
+SEARCH = 60.0  # seconds that a distant store searches for what nobody has
+
+
+class Baits:
+    """A job that was read before beside some whose specs nobody has, and a node's looks at them."""
+
+    def __init__(self, tiny: HonestRound, folder: Path, count: int, role: Role) -> None:
+        self.now = 1_000.0
+        self.absent = set(range(2, 2 + count))
+        self.searched: list[int] = []
+        self.tiny = tiny
+        network: Any = Registry()
+        network.bounds = lambda: Bounds(0, 10**30, 0, 0)
+        network.node = lambda _: Stub(benchmark_score=0)
+        settings = AgentSettings.model_construct(
+            device=DEVICE, trainer=TrainerSettings(), max_jobs=8, least_pay=0.0
+        )
+        log = open_log("test", path=folder / "log")
+        offers: Any = Offers(network, settings, log, role, self.job_of, lambda: self.now)
+        jobs = {number: listed() for number in range(1, 2 + count)}
+        for number, job in jobs.items():
+            job.status, job.rounds_opened = JobStatus.ACTIVE, 0
+            job.terms.spec = bytes([number]) * 32
+        offers._live_jobs = lambda: jobs
+        offers._nodes = lambda: NODES
+        offers._rounds = lambda *_: ((), None)
+        self.offers: Offers = offers
+
+    def job_of(self, number: int) -> JobContext:
+        if number not in self.absent:
+            return self.tiny.job
+        self.searched.append(number)
+        self.now += SEARCH
+        raise NotFound("nobody has it")
+
+    def look(self, number: int, *keep: int) -> list[int]:
+        """The jobs that it may work on. Raises nothing; a search moves the clock."""
+        head = Head(number, number.to_bytes(32), bytes(32), 100)
+        return [one.job_id for one in self.offers.rated(head, 1, keep)]
+
+
+@pytest.mark.parametrize("role", [Role.TRAINER, Role.VERIFIER, Role.AGGREGATOR])
+def test_a_look_searches_for_one_spec_that_nobody_has(
+    tiny: HonestRound, tmp_path: Path, role: Role
+) -> None:
+    """What was read before is offered all the while."""
+    baits = Baits(tiny, tmp_path, 50, role)
+    for number in range(1, 60):
+        before = baits.now
+        assert baits.look(number, 1) == [1]
+        assert baits.now - before <= SEARCH
+    assert set(baits.searched) == baits.absent
+
+
+def test_specs_that_nobody_has_take_a_small_part_of_the_time(
+    tiny: HonestRound, tmp_path: Path
+) -> None:
+    baits = Baits(tiny, tmp_path, 11, Role.VERIFIER)
+    number = 0
+    while baits.now < 200_000:
+        number += 1
+        baits.look(number, 1)
+        baits.now += 12
+    made, began = len(baits.searched), baits.now
+    while baits.now < began + 100_000:
+        number += 1
+        baits.look(number, 1)
+        baits.now += 12
+    assert (len(baits.searched) - made) * SEARCH < (baits.now - began) / 6
+
+
+def test_a_spec_that_comes_late_is_read(tiny: HonestRound, tmp_path: Path) -> None:
+    baits = Baits(tiny, tmp_path, 1, Role.TRAINER)
+    assert baits.look(1) == [1]
+    baits.absent.clear()
+    assert baits.look(2) == [1] and len(baits.searched) == 1
+    baits.now += SEARCH
+    assert sorted(baits.look(3)) == [1, 2]
