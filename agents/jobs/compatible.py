@@ -419,8 +419,8 @@ def _paying_little_work(spec: JobSpec, verification: Verification, codec: Codec)
     create` plays it and refuses; who makes a job another way is told here.
 
     How long the codec remembers matters little: with 32 and a decay of 0.5 they earned 0.40 and
-    0.70, with 512 and 0.999 0.22 and 0.39. Figures: `ape run economics attacks --family gauntlet
-    --spec FILE`, in six rounds and three seeds.
+    0.70, with 512 and 0.999 0.24 and 0.34. Figures: `ape run economics attacks --family gauntlet
+    --spec FILE`, which plays six rounds, by three seeds where little work is paid above its share.
     """
     if not (verification.validators_score and isinstance(codec, Demo)):
         return []
