@@ -4,6 +4,7 @@
     state    what a round's inner optimizer starts with
     clip     with and without clipping, of a batch's gradient and of the peers' updates
     absence  each peer away every fourth round, with its codec's memory kept and lost
+    bytes    each codec at a quarter and at some sixteenth of the study's bytes
 
 The first row of each is `sparse-muon` as the study has it. It is run once for a seed, and stands in
 every section.
@@ -31,6 +32,24 @@ STEPS = 200
 _PLAIN = METHODS["sparse-muon"]
 _OFF = 1e4  # the largest bound that a spec takes
 
+
+def _fewer(method: Method, **options: Any) -> Method:
+    """The method with other options of its codec. Memory, outer rate and end of the rate are those
+    of `cells-muon-quarter`, which were chosen at a quarter of the bytes."""
+    few, (name, plain) = METHODS["cells-muon-quarter"], method.codec
+    codec = (name, {**plain, "decay": few.codec[1]["decay"], **options})
+    return replace(method, outer_lr=few.outer_lr, low=few.low, codec=codec)
+
+
+_DEMO, _CELLS = METHODS["demo-muon"], METHODS["cells-muon"]
+_BYTES: dict[str, tuple[Method, dict[str, Any]]] = {
+    "sparse, 1/4": (_PLAIN, {"per_chunk": 6}),
+    "sparse, 1/14": (_PLAIN, {"per_chunk": 1, "value_bits": 1}),  # less it can't send
+    "cells, 1/16": (_CELLS, {"cell": 1024, "share": 0.45, "fine_share": 0.03}),
+    "demo, 1/4": (_DEMO, {"per_chunk": 15}),
+    "demo, 1/18": (_DEMO, {"per_chunk": 2, "value_bits": 1}),
+}
+
 SECTIONS: Mapping[str, Mapping[str, Method]] = {
     "state": {
         "kept": _PLAIN,
@@ -48,6 +67,10 @@ SECTIONS: Mapping[str, Mapping[str, Method]] = {
         "never away": _PLAIN,
         "memory kept": replace(_PLAIN, absent_every=4),
         "memory lost": replace(_PLAIN, absent_every=4, forgets=True),
+    },
+    "bytes": {
+        "sparse": _PLAIN,
+        **{name: _fewer(method, **options) for name, (method, options) in _BYTES.items()},
     },
 }
 
