@@ -17,6 +17,7 @@ from agents.training.state import (
     PayloadError,
     apply_outer,
     file_bound,
+    header_bound,
     load_state,
     model_hash,
     save_state,
@@ -101,6 +102,14 @@ def test_bad_files_are_named(raw: bytes, message: str) -> None:
     with pytest.raises(PayloadError) as caught:
         load_state(raw, SHAPES)
     assert message in str(caught.value)
+
+
+def test_a_header_is_read_up_to_its_own_bound_and_not_to_that_of_the_file() -> None:
+    """In the place of a large model's numbers it has room for millions of lists."""
+    most = header_bound(SHAPES)
+    for length, message in ((most, "not valid JSON"), (most + 1, f"at most {most} are expected")):
+        with pytest.raises(PayloadError, match=message):
+            load_state(pack_file(b"[]" + bytes(length - 2), b""), SHAPES)
 
 
 @settings(max_examples=300)
