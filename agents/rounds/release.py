@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The noised update of a round (`privacy: aggregate`): drawn once, and checked without the noise.
 
-The aggregator is trusted for privacy and not for correctness. Its noise is its own secret, kept on
-disk before anything is published, so that a restart doesn't draw again (two draws around one update
-tell more than one). Everyone who can read the payloads recomputes the merge, and tests that what
-was published differs from it by noise of the right size and by nothing else.
+The aggregator is trusted for privacy, and for its noise being noise. That is its own secret, kept
+on disk before anything is published, so that a restart doesn't draw again (two draws around one
+update tell more than one). Everyone who can read the payloads recomputes the merge, and tests that
+what was published differs from it by as much as the noise has, and not along the merge. Where else
+the difference points nobody tests.
 """
 
 from __future__ import annotations

@@ -74,6 +74,27 @@ def test_honest_noise_is_accepted_by_those_who_did_not_draw_it(tiny: HonestRound
         assert verdict(tiny, draw(tiny.job, None, "")(clean, 4)[0], clean) == ""
 
 
+def test_where_the_noise_points_is_its_senders_choice(tiny: HonestRound) -> None:
+    """The check sees its length and its component along the merge, and no more: a known limit
+    (docs/privacy.md). All of the length may go into a few numbers, or where somebody wants it."""
+    clean = merged(tiny.job)
+    noised, _ = draw(tiny.job, None, "")(clean, 4)
+    names = sorted(clean)
+    whole, noise = (
+        torch.cat([state[name].reshape(-1).double() for name in names])
+        for state in (clean, {name: noised[name] - clean[name] for name in names})
+    )
+    for wanted in (torch.arange(len(whole)) < 16, noise.sign()):
+        chosen = wanted.double()
+        chosen -= whole * (chosen @ whole) / (whole @ whole)
+        chosen *= noise.norm() / chosen.norm()
+        parts = (whole + chosen).float().split([clean[name].numel() for name in names])
+        update = {n: part.view_as(clean[n]) for n, part in zip(names, parts, strict=True)}
+        assert verdict(tiny, update, clean) == ""
+        longer = {n: clean[n] + 2 * (update[n] - clean[n]) for n in names}
+        assert "deviates" in verdict(tiny, longer, clean)
+
+
 @pytest.mark.parametrize(
     ("cheat", "words"),
     [
