@@ -12,12 +12,10 @@ from agents.protocol.network import Network
 from agents.protocol.numbers import ZERO_DIGEST, Phase
 from agents.protocol.view import View
 from agents.rounds.gathering import Gathering
-from agents.rounds.reader import RoundReader
+from agents.rounds.reader import WAIT_SHARE, RoundReader
 from agents.runtime.faults import crashpoint
 from agents.runtime.sender import Sender
 from agents.storage.cid import cid_of_bytes, digest_of
-
-_WAIT_SHARE = 0.5  # of the window: how long a missing payload is waited for
 
 
 class Proposer:
@@ -43,11 +41,11 @@ class Proposer:
             return None
         submissions = self._reader.submissions(view)
         missing = [s.reveal.node for s in submissions if s.unavailable]
-        if missing and self._elapsed(view) < _WAIT_SHARE:
+        if missing and self._elapsed(view) < WAIT_SHARE:
             return None
         found = self._gathering.of(view, submissions)
         waiting = found is not None and not found.complete
-        if found is not None and waiting and (found.blind or self._elapsed(view) < _WAIT_SHARE):
+        if found is not None and waiting and (found.blind or self._elapsed(view) < WAIT_SHARE):
             return None
         drawn = bool(self._reader.models.spec(view.job_id).segment)
         place = view.job_id, view.round_id

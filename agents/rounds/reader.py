@@ -48,6 +48,7 @@ from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.assignment import input_root
 from agents.training.state import State
 
+WAIT_SHARE = 0.5  # of the aggregate window: how long a proposer waits for a missing payload
 _KEPT = 4
 _LOOK = 0.125  # of the window: how long a proposer looks for pieces that owners name
 _Key = tuple[bytes, ...]
@@ -230,12 +231,19 @@ class RoundReader:
         fresh = {one.reveal.node: one for one in read}
         found = [fresh.get(node) or self._submissions[node] for node in reveals]
         self._submissions = {submission.reveal.node: submission for submission in found}
-        if view.phase == Phase.AGGREGATE:
+        if view.phase == Phase.AGGREGATE and self._proposers_wait(view, bool(read)):
             place = (view.job_id, view.round_id)
             self._in_time = {entry for entry in self._in_time if entry[:2] == place} | {
                 (*place, s.reveal.content) for s in found if not s.unavailable
             }
         return found
+
+    def _proposers_wait(self, view: View, searched: bool) -> bool:
+        """Whether no proposer may have given up missing payloads yet, now that they were searched
+        for. A search may take longer than what is left of that time."""
+        now = self.network.chain.newest_head().timestamp if searched else view.now
+        left = view.round.deadline - now
+        return left > (1 - WAIT_SHARE) * view.job.terms.aggregate_s
 
     def _fetching(
         self, view: View, job: JobContext, plan: Plan
@@ -264,7 +272,7 @@ class RoundReader:
         return self.network.seed(view.job_id, view.round_id, view.round, audit=True)
 
     def had_in_time(self, view: View, submission: Submission) -> bool:
-        """Whether this process could read the payload while the aggregator was at work."""
+        """Whether this process could read the payload before a proposer may have given it up."""
         return (view.job_id, view.round_id, submission.reveal.content) in self._in_time
 
     def _unseal(self, view: View) -> Unseal:

@@ -192,8 +192,9 @@ class SignedFacts(ChainFacts):
 def signed(tiny: HonestRound) -> tuple[RoundReader, Any]:
     facts = SignedFacts(tiny.published)
     view = facts.open(1, SEED)
-    terms = SimpleNamespace(commit_s=60, reward_per_round=ZOO, aggregator_bps=1_000)
-    view.round.draw_seed, view.job = DRAW, SimpleNamespace(terms=terms)
+    terms = view.job.terms
+    terms.commit_s, terms.reward_per_round, terms.aggregator_bps = 60, ZOO, 1_000
+    view.round.draw_seed = DRAW
     facts.revealed = {node: tiny.reveal(node) for node in NODES}
     return RoundReader(facts, tiny.store, DEVICE), view
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from agents.storage.embedded import EmbeddedStore
 from agents.training.determinism import determinism_class
 from agents.verify.judging import Judge, result_errors
 from tests.stage.memory.honest_round import (
+    AGGREGATE_S,
     DEVICE,
     NODES,
     SEED,
@@ -100,6 +102,52 @@ def test_who_had_the_payload_in_time_does_not_attest_its_omission(late_round: La
     verifier = late_round.reader()
     verifier.submissions(late_round.view)  # AGGREGATE is still on: it is there in time
     assert late_round.judge(verifier) is None
+
+
+class PublishesMeanwhile(EmbeddedStore):
+    """While it searches for the late payload the first time, `meanwhile` happens."""
+
+    def __init__(self, late_round: LateRound, meanwhile: Callable[[], None]) -> None:
+        super().__init__(late_round.store.root)
+        self.wanted, self.meanwhile = late_round.late.content, meanwhile
+        self.begun = False
+
+    def get_digest(self, digest: bytes, most: int) -> bytes:
+        if digest == self.wanted and not self.begun:
+            self.begun = True
+            self.meanwhile()
+        return super().get_digest(digest, most)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_a_search_brings_after_the_proposer_gave_up_came_too_late(
+    late_round: LateRound, late: bool
+) -> None:
+    """Else a trainer that publishes then has no honest verifier attest an honest result, and who
+    attests alone has all of the verifiers' cut. The search began in time."""
+
+    def publish_then() -> None:
+        late_round.facts.now = AGGREGATE_S // 2 - (0 if late else 1)
+        late_round.propose()
+        late_round.publish_late()
+
+    store = PublishesMeanwhile(late_round, publish_then)
+    verifier = RoundReader(late_round.facts, store, DEVICE)
+    assert not any(s.unavailable for s in verifier.submissions(late_round.view))
+    assert late_round.judge(verifier) == ([] if late else None)
+
+
+def test_what_is_found_in_the_last_half_of_the_window_is_not_had_in_time(
+    late_round: LateRound,
+) -> None:
+    verifier, view = late_round.reader(), late_round.view
+    late_round.publish_late()
+    late_round.facts.now = view.now = AGGREGATE_S * 3 // 4
+    found = verifier.submissions(view)
+    assert not any(verifier.had_in_time(view, s) for s in found)
+    view.round.deadline += AGGREGATE_S  # the window of those who propose after the aggregator
+    found = verifier.submissions(view)
+    assert all(verifier.had_in_time(view, s) for s in found)
 
 
 def test_a_claim_of_unavailability_excuses_nothing_else(late_round: LateRound) -> None:

@@ -39,6 +39,7 @@ from tests.stage.memory.tiny_specs import tiny_model
 torch.set_num_threads(1)  # the machine is shared
 
 JOB, ROUND = 1, 1
+AGGREGATE_S = 300  # a round's window, of what ChainFacts say
 SEED = keccak(text="round seed")
 AUDIT_SEED = keccak(text="audit seed")
 DRAW_SEED = keccak(text="draw seed")
@@ -244,6 +245,12 @@ class ChainFacts:
     revealed: dict[int, Reveal] = field(default_factory=dict)
     model: bytes = b""
     proposed: Proposal | None = None
+    now: int = 0
+
+    @property
+    def chain(self) -> Any:
+        """The clock of the chain."""
+        return SimpleNamespace(newest_head=lambda: SimpleNamespace(timestamp=self.now))
 
     def job(self, job_id: int) -> Any:
         terms = SimpleNamespace(
@@ -299,9 +306,13 @@ class ChainFacts:
         )
 
     def open(self, round_id: int, seed: bytes, nodes: Sequence[int] = NODES) -> Any:
-        """A round with its snapshot; returns what `observe` would."""
+        """A round in AGGREGATE, with its snapshot; returns what `observe` would."""
         self.rounds[round_id] = SimpleNamespace(
-            seed=seed, opened_block=round_id, prev_model=self.job(JOB).model, result_hash=b""
+            seed=seed,
+            opened_block=round_id,
+            prev_model=self.job(JOB).model,
+            result_hash=b"",
+            deadline=self.now + AGGREGATE_S,
         )
         weights = tuple(dict(zip(NODES, WEIGHTS, strict=True)).get(node, 10) for node in nodes)
         self.snapshots[round_id] = Snapshot(tuple(nodes), weights, {}, ())
@@ -312,6 +323,8 @@ class ChainFacts:
             round=self.rounds[round_id],
             phase=Phase.AGGREGATE,
             snapshot=self.snapshots[round_id],
+            job=SimpleNamespace(terms=SimpleNamespace(aggregate_s=AGGREGATE_S)),
+            now=self.now,
         )
 
 
