@@ -34,6 +34,7 @@ from agents.rounds.inputs import RoundInputs
 from agents.rounds.mined import Mined
 from agents.rounds.outcome import Outcome
 from agents.rounds.proposer import Proposer
+from agents.rounds.report import ReportError
 from agents.rounds.retention import Retention
 from agents.rounds.serving import Serving
 from agents.rounds.submissions import Submission
@@ -150,8 +151,10 @@ class VerifierInJob:
         if self.network.acting_operator(node) != self.context.wallet.address:
             return None  # suspended or banned: it has no say
         submissions = self.reader.submissions(view)
-        if any(s.unavailable for s in submissions) and self._elapsed(view) < _GIVE_UP:
-            self._say_missing(view, submissions)
+        missing = [s.reveal.node for s in submissions if s.unavailable]
+        waited = self._not_left_out(view, missing) if self._elapsed(view) < _GIVE_UP else []
+        if waited:
+            self.context.log.debug("waiting_for_payloads", round=view.round_id, nodes=waited)
             return None
         with self.context.metrics.busy("verify"):
             report = self.reader.proposed(view, submissions)
@@ -169,6 +172,21 @@ class VerifierInJob:
             return None  # what it could not check it doesn't attest
         crashpoint("verifier-before-attest")
         return self._judge(view, node)
+
+    def _not_left_out(self, view: View, missing: list[int]) -> list[int]:
+        """Those of `missing` that the proposed result does not leave out as unavailable too: the
+        others change nothing of whose work counts, and one mute node must not put off the checks
+        of all. All of them while its report can't be read."""
+        if not missing:
+            return []
+        proposal = self.network.proposal(view.job_id, view.round_id, view.round)
+        try:
+            left_out = self.reader.models.report(proposal.report).missing()
+        except StoreUnavailable:
+            raise
+        except (StoreError, ReportError):
+            return missing
+        return [node for node in missing if node not in left_out]
 
     def _spot_check(
         self, view: View, node: int, outcome: Outcome, submissions: list[Submission]
@@ -398,10 +416,6 @@ class VerifierInJob:
         terms = view.job.terms
         window = terms.dispute_s if view.phase == Phase.DISPUTED else terms.challenge_s
         return 1 - max(0, view.round.deadline - view.now) / window
-
-    def _say_missing(self, view: View, submissions: list[Submission]) -> None:
-        missing = [s.reveal.node for s in submissions if s.unavailable]
-        self.context.log.debug("waiting_for_payloads", round=view.round_id, nodes=missing)
 
 
 class Verifier:

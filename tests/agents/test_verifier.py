@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from agents.protocol.numbers import Phase
+from agents.rounds.report import RoundReport
 from agents.rounds.submissions import Submission, fetch
 from agents.storage.errors import NotFound
 from agents.verifier import VerifierInJob
@@ -50,6 +51,7 @@ class Desk:
         self.announced: set[int] = set()
         self.reported: set[int] = set()
         self.now = 0
+        self.report: RoundReport | None = None
         inputs = tiny.inputs(submissions, sample=sample)
         one = object.__new__(VerifierInJob)
         one.store = cast(Any, self.store)
@@ -69,11 +71,16 @@ class Desk:
         one.access = cast(Any, SimpleNamespace(may_check=lambda *place: True))
         one.network = cast(
             Any,
-            SimpleNamespace(attesters=lambda *place: set(), acting_operator=lambda node: "0xv"),
+            SimpleNamespace(
+                attesters=lambda *place: set(),
+                acting_operator=lambda node: "0xv",
+                proposal=lambda *place: SimpleNamespace(report=b"its digest"),
+            ),
         )
         one.reader = cast(
             Any,
             SimpleNamespace(
+                models=SimpleNamespace(report=self._read_report),
                 submissions=lambda view: self.submissions,
                 proposed=lambda view, found: None,
                 outcome=lambda view, found, report: object(),
@@ -102,6 +109,11 @@ class Desk:
             job=SimpleNamespace(terms=SimpleNamespace(challenge_s=WINDOW_S, dispute_s=WINDOW_S)),
         )
         return self.verifier.verify(cast(Any, view), VERIFIER)
+
+    def _read_report(self, digest: bytes) -> RoundReport:
+        if self.report is None:
+            raise NotFound("nobody serves the report")
+        return self.report
 
     def _say(self, what: str, nodes: list[int]) -> str:
         self.said.append((self.store.now, what, nodes))
@@ -153,3 +165,23 @@ def test_proofs_that_nobody_serves_are_looked_for_once_in_all_steps(tiny: Honest
     assert [desk.step() for _ in range(3)] == ["announced", "reported", "attested"]
     assert desk.store.now == 2 * 60.0, "one search for each of the two"
     assert desk.reported == {3}
+
+
+def test_a_payload_that_the_result_leaves_out_too_puts_off_no_check(tiny: HonestRound) -> None:
+    """Only what the result counts, and is missing here, is waited for, until half of the window."""
+    nowhere = fetch(replace(tiny.reveal(9), content=b"\7" * 32), tiny.job, tiny.store)
+    honest = [tiny.submit(node) for node in (3, 5, 8)]
+    lie = tiny.submit(3, noise(tiny.before))
+    desk = Desk(tiny, [lie, *honest[1:], nowhere])
+    assert desk.step() is None, "the report may still say what is missing"
+    desk.report = tiny.compute(tiny.honest()).report
+    assert desk.step() is None, "the result counts what is missing here"
+    desk.report = tiny.compute([*honest, nowhere]).report
+    assert desk.step() == "announced" and desk.announced == {3}
+
+
+def test_after_half_of_the_window_nothing_is_waited_for(tiny: HonestRound) -> None:
+    nowhere = fetch(replace(tiny.reveal(9), content=b"\7" * 32), tiny.job, tiny.store)
+    desk = Desk(tiny, [tiny.submit(3, noise(tiny.before)), tiny.submit(5), tiny.submit(8), nowhere])
+    desk.now = WINDOW_S // 2
+    assert desk.step() == "announced"
