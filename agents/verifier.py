@@ -110,6 +110,7 @@ class VerifierInJob:
                 (self.payload_keys.step(view.job_id, node) if sealed else None)
                 or self.validator.step(view, node)
                 or self.announcements.settle(view, node)
+                or self.purse.collect(view.job.terms.challenge_bond)
             )
             if did:
                 return did

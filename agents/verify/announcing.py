@@ -62,7 +62,11 @@ class Announcements:
             digest, scope = self._of_node(place, verifier, node, kept)
             if not self._announced(self._network.reports, scope, digest):
                 due.append((*place, verifier, digest))
-        deposit = self._purse.deposit(view.snapshot.nodes, len(due)) if due else 0
+        if not due:
+            return False
+        # The result may be wrong too, and nobody else may challenge it.
+        kept = view.job.terms.challenge_bond + self._network.bounds().least_bond
+        deposit = self._purse.deposit(view.snapshot.nodes, len(due), kept)
         if not deposit:
             return False
         reports = self._network.reports

@@ -4,6 +4,10 @@
 A finder earns at most what it has deposited (contracts/ViolationReports.vy), so it deposits what
 the bounty may be. It deposits that for the trainer of the round whose bounty may be the largest,
 whomever it has found: the amount must not show who that is.
+
+It never deposits what a challenge of the round's result takes, and takes out what contracts owe it
+once that is as much as a bond. Else one dear trainer, or a few right challenges, would leave it
+without the bond when a wrong result is proposed.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agents.protocol.network import Network
-from agents.protocol.numbers import Violation
+from agents.protocol.numbers import ZOO, Violation
 from agents.protocol.slashing import STRIKES_TO_BAN, Row, reporter_share, slash_amount
 from agents.protocol.structs import Node, read
 from agents.runtime.context import Context
@@ -49,15 +53,31 @@ class Purse:
         if chain.call(token, "allowance", address, contract.address) < amount:
             self._context.sender.send(token, "approve", contract.address, amount)
 
-    def deposit(self, trainers: Sequence[int], findings: int) -> int:
+    def collect(self, least: int) -> str | None:
+        """Take out what a contract owes for bonds and deposits, if it is `least` or more; what was
+        done. `least`: in 1e-18 ZOO."""
+        network = self._network
+        for contract in (network.results, network.reports):
+            credit = self._credit(contract)
+            if credit >= max(1, least):
+                self._context.sender.send(contract, "withdraw_bond")
+                return f"withdrawn: {credit / ZOO:g} ZOO of bonds and deposits"
+        return None
+
+    def _credit(self, contract: Contract) -> int:
+        address = self._context.wallet.address
+        return read(int, self._context.chain.call(contract, "bond_credit", address))
+
+    def deposit(self, trainers: Sequence[int], findings: int, kept: int) -> int:
         """Prepare a deposit for each of so many findings; how much one is, in 1e-18 ZOO.
 
         Less than the bounty where the wallet and the credit at ViolationReports hold no more; 0
-        where they hold nothing. `trainers`: of the round.
+        where they hold nothing. `trainers`: of the round. `kept`: stays in the wallet.
         """
-        reports, address = self._network.reports, self._context.wallet.address
-        credit = read(int, self._context.chain.call(reports, "bond_credit", address))
-        deposit = min(self._most(trainers), (self.balance + credit) // findings)
+        reports = self._network.reports
+        credit = self._credit(reports)
+        spare = max(0, self.balance - kept)
+        deposit = min(self._most(trainers), (spare + credit) // findings)
         if deposit * findings > credit:
             self.allow(reports, deposit * findings - credit)
         return deposit

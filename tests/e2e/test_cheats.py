@@ -126,11 +126,15 @@ def _barred(local: LocalNetwork, job: int) -> bool:
 
 
 def _bond_credit(local: LocalNetwork) -> int:
-    """What verifiers have back of their bonds, beside the deposits of opened announcements."""
+    """What verifiers have back of their bonds, beside the deposits of opened announcements: in the
+    contract, or taken out by their agents."""
     network = local.network
     results, chain = network.results, network.chain
     accounts = [local.net.seats[name].operator.address for name in local.names("verifier")]
     credit = sum(int(chain.call(results, "bond_credit", account)) for account in accounts)
+    own = {account.lower() for account in accounts}
+    taken = EventLog(EventCursor(chain, results, ("BondWithdrawn",), 0)).read()
+    credit += sum(int(e.args["amount"]) for e in taken if e.args["account"].lower() in own)
     opened = EventLog(EventCursor(chain, results, ("AnnouncementOpened",), 0)).read()
     return credit - len(opened) * network.bounds().least_bond
 

@@ -25,6 +25,7 @@ FOUND = dumps({"version": 1, "node": NODE})
 VIEW: Any = SimpleNamespace(
     job_id=1,
     round_id=2,
+    job=SimpleNamespace(terms=SimpleNamespace(challenge_bond=100)),
     round=SimpleNamespace(result_hash=b"\3" * 32),
     snapshot=SimpleNamespace(nodes=[NODE, 10 * NODE]),
 )
@@ -93,8 +94,14 @@ class Agent:
             results=contract,
             report=lambda _: SimpleNamespace(status=self.chain.status),
             round=self.chain.round,
+            bounds=lambda: SimpleNamespace(least_bond=10),
         )
-        purse = SimpleNamespace(deposit=lambda trainers, findings: self.deposit)
+
+        def deposit(trainers: list[int], findings: int, kept: int) -> int:
+            assert kept == 110, "a challenge of the round's result, and its deposit"
+            return self.deposit
+
+        purse = SimpleNamespace(deposit=deposit)
         return Announcements(cast(Any, network), cast(Any, context), self.store, cast(Any, purse))
 
     def digest(self, what: int, finder: int, evidence: bytes) -> bytes:

@@ -26,12 +26,13 @@ class Chain:
 
     def __init__(self, wallet: int, credit: int) -> None:
         self.wallet, self.credit, self.allowance = wallet, credit, 0
+        self.results_credit = 0
         self.sent: list[tuple[Any, ...]] = []
 
     def call(self, contract: Any, function: str, *args: Any) -> int:
         return {
             "balanceOf": self.wallet,
-            "bond_credit": self.credit,
+            "bond_credit": self.credit if contract is CONTRACT else self.results_credit,
             "allowance": self.allowance,
         }[function]
 
@@ -40,11 +41,15 @@ class Chain:
 
     def send(self, contract: Any, function: str, *args: Any) -> None:
         self.sent.append((function, *args))
-        self.allowance = args[1]
+        if function == "withdraw_bond":
+            self.wallet, self.credit = self.wallet + self.credit, 0
+        else:
+            self.allowance = args[1]
 
     def purse(self) -> Purse:
         stakes = {1: STAKE, 2: 5 * STAKE}
         network = SimpleNamespace(
+            results=SimpleNamespace(address="0x8"),
             reports=CONTRACT,
             registry=CONTRACT,
             token=CONTRACT,
@@ -75,25 +80,52 @@ def test_bounty__grows_with_earlier_offences_where_the_row_does() -> None:
 def test_deposit__is_that_of_the_richest_trainer(trainers: list[int]) -> None:
     """So that it does not show who was found."""
     chain = Chain(wallet=10_000 * ZOO, credit=0)
-    assert chain.purse().deposit(trainers, 1) == 125 * ZOO
+    assert chain.purse().deposit(trainers, 1, 0) == 125 * ZOO
     assert chain.sent == [("approve", "0x9", 125 * ZOO)]
 
 
 def test_deposit__is_paid_of_the_credit_first() -> None:
     chain = Chain(wallet=10_000 * ZOO, credit=300 * ZOO)
-    assert chain.purse().deposit([1, 2], 2) == 125 * ZOO
+    assert chain.purse().deposit([1, 2], 2, 0) == 125 * ZOO
     assert chain.sent == []
-    assert chain.purse().deposit([1, 2], 3) == 125 * ZOO
+    assert chain.purse().deposit([1, 2], 3, 0) == 125 * ZOO
     assert chain.sent == [("approve", "0x9", 75 * ZOO)]
 
 
 @pytest.mark.parametrize(("findings", "deposit"), [(1, 100 * ZOO), (3, 100 * ZOO // 3)])
 def test_deposit__is_less_where_there_is_less(findings: int, deposit: int) -> None:
     chain = Chain(wallet=60 * ZOO, credit=40 * ZOO)
-    assert chain.purse().deposit([1, 2], findings) == deposit
+    assert chain.purse().deposit([1, 2], findings, 0) == deposit
 
 
 def test_deposit__is_nothing_where_there_is_nothing() -> None:
     chain = Chain(wallet=0, credit=0)
-    assert chain.purse().deposit([1, 2], 1) == 0
+    assert chain.purse().deposit([1, 2], 1, 0) == 0
     assert chain.sent == []
+
+
+@pytest.mark.parametrize(("wallet", "deposit"), [(200, 90), (110, 0), (50, 0), (1_000, 125)])
+def test_deposit__leaves_what_a_challenge_takes(wallet: int, deposit: int) -> None:
+    """Else one dear trainer has all verifiers deposit all they have, and nobody can challenge."""
+    chain = Chain(wallet=wallet * ZOO, credit=0)
+    assert chain.purse().deposit([1, 2], 1, 110 * ZOO) == deposit * ZOO
+
+
+def test_deposit__may_take_all_of_the_credit() -> None:
+    chain = Chain(wallet=50 * ZOO, credit=30 * ZOO)
+    assert chain.purse().deposit([1, 2], 1, 110 * ZOO) == 30 * ZOO
+    assert chain.sent == []
+
+
+def test_collect__takes_out_what_is_as_much_as_a_bond() -> None:
+    chain = Chain(wallet=0, credit=100 * ZOO)
+    assert chain.purse().collect(101 * ZOO) is None and chain.sent == []
+    assert chain.purse().collect(100 * ZOO) == "withdrawn: 100 ZOO of bonds and deposits"
+    assert chain.sent == [("withdraw_bond",)] and chain.wallet == 100 * ZOO
+    assert chain.purse().collect(0) is None, "nothing is left"
+
+
+def test_collect__looks_at_results_too() -> None:
+    chain = Chain(wallet=0, credit=0)
+    chain.results_credit = 110 * ZOO
+    assert chain.purse().collect(100 * ZOO) == "withdrawn: 110 ZOO of bonds and deposits"
