@@ -16,8 +16,9 @@ record can't be had, starts from fresh ratings. No other validator's record is e
 
 Payloads and sync samples that are missing are waited for, half of the aggregate window from the end
 of the reveals on, and no longer: the round's clock decides, not who commits or proposes first. Of a
-node that kept them back in this validator's last record, not at all, so that a mute node can't
-delay one round after the other.
+node that kept them back in this validator's last record, a tenth of it only, so that a mute node
+can't delay one round after the other, and one that was late once is not late for ever. A record
+that misses more than a third of the nodes says more of its validator, and excuses nobody.
 Every payload that it reads it keeps, as it keeps its record: a committee member who can't have what
 a record rests on takes the record for withheld.
 Nothing that goes wrong here keeps the verifier from attesting.
@@ -71,6 +72,8 @@ from agents.training.state import State
 _ROUNDS_KEPT = 3
 _ROUND_PHASES = (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED)
 _WAIT = 0.5  # of the aggregate window
+_EXCUSED_WAIT = 0.1  # the same for nodes that kept something back in the record before
+_MOST_EXCUSED = 3  # one part of so many of a record's nodes, at most
 _RECORD = "record"  # the file of a commitment
 _MILLI = 1_000
 _MOST_SYNC = 10**12
@@ -152,8 +155,10 @@ class Validator:
         missing = {
             s.reveal.node for s in submissions if s.unavailable or s.reveal.node not in samples
         }
-        if self._patient(view, scoring):
-            excused = _kept_back(self._previous(view, node))
+        if self._patient(view, scoring, _WAIT):
+            excused: set[int] = set()
+            if not self._patient(view, scoring, _EXCUSED_WAIT):
+                excused = _kept_back(self._previous(view, node))
             missing = (missing | self._lacking(view, samples, excused)) - excused
             if missing:
                 nodes = sorted(missing)
@@ -379,11 +384,12 @@ class Validator:
         assert isinstance(options, Gauntlet)  # else this duty does not concern the node
         return options
 
-    def _patient(self, view: View, scoring: Scoring) -> bool:
-        """Whether there is time to wait for what others have yet to publish."""
+    def _patient(self, view: View, scoring: Scoring, wait: float) -> bool:
+        """Whether less than a share of the aggregate window has passed, in which to wait for what
+        others have yet to publish."""
         commit_s, _ = self._consensus.windows(view.job_id)
         left = scoring.commit_deadline - view.now
-        return left >= commit_s + (1 - _WAIT) * view.job.terms.aggregate_s
+        return left >= commit_s + (1 - wait) * view.job.terms.aggregate_s
 
     def _commitment(self, view: View, node: int) -> bytes:
         return self._consensus.committed(view.job_id, view.round_id, node)
@@ -469,10 +475,12 @@ def _line(node: int, found: Checked, evaluated: bool, measured: Measured | None)
 
 
 def _kept_back(record: ScoreRecord | None) -> set[int]:
-    """Nodes that had not published in time what this record asked for."""
+    """Nodes that had not published in time what this record asked for; nobody, where so many had
+    not that it was this validator that could not read."""
     lines = [] if record is None else record.scores
     silent = (NO_SAMPLE, SAMPLE_LOST, UNAVAILABLE)
-    return {line.node for line in lines if line.failure.startswith(silent)}
+    found = {line.node for line in lines if line.failure.startswith(silent)}
+    return found if len(found) * _MOST_EXCUSED <= len(lines) else set()
 
 
 def _milli(steps: float) -> int:

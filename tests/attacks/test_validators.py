@@ -209,6 +209,7 @@ def test_a_mute_node_delays_one_round_but_not_the_next(scored: ScoredJob) -> Non
     scored.score(verifier, "vic", 1)
     scored.void()
     scored.play("ann", "bob")
+    scored.people.chain.warp(TERMS.aggregate_s // 10 + 2)
     assert scored.step(verifier, "vic") == "scored: round 2, committed"
     scored.void()
     scored.play("ann", "cat")  # who was not mute is waited for

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whom a validator waits for before it evaluates a round, and how long."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace as Stub
+from typing import Any
+
+import pytest
+
+from agents.gauntlet.fast_evaluation import NO_SAMPLE
+from agents.gauntlet.validator import Validator
+
+NODES = (3, 5, 8, 9)
+AGGREGATE, COMMIT = 300, 600  # seconds of both windows
+DEADLINE = AGGREGATE + COMMIT  # seconds from the end of the reveals
+AT_ONCE, SOON, HALF = 0, 31, 151  # seconds from there: within a tenth, after it, after half
+
+
+def record(*silent: int) -> Any:
+    """A record in which the samples of some nodes were missing."""
+    return Stub(scores=[Stub(node=n, failure=NO_SAMPLE if n in silent else "") for n in NODES])
+
+
+class Evaluating:
+    """A validator between the chain and its measurements."""
+
+    def __init__(self) -> None:
+        self.posted = dict.fromkeys(NODES, b"digest")
+        self.previous: Any = None
+        reader = Stub(
+            plans=Stub(of=lambda _: object()),
+            submissions=lambda _: [Stub(reveal=Stub(node=n), unavailable=False) for n in NODES],
+            models=Stub(job=lambda _: Stub(shapes={})),
+        )
+        parts: dict[str, Any] = {
+            "_reader": reader,
+            "_store": Stub(get_digest=lambda *_: b""),
+            "_consensus": Stub(
+                samples=lambda *_: dict(self.posted), windows=lambda _: (COMMIT, COMMIT)
+            ),
+            "_context": Stub(
+                log=Stub(debug=lambda *_, **__: None),
+                metrics=Stub(busy=lambda _: nullcontext()),
+            ),
+            "_previous": lambda *_: self.previous,
+            "_options": lambda _: Stub(samples=2),
+            "_kept": lambda submission: submission,
+            "_measure": lambda *_: record(*(n for n in NODES if n not in self.posted)),
+        }
+        self.validator = object.__new__(Validator)
+        vars(self.validator).update(parts)
+
+    def at(self, seconds: int) -> Any:
+        """The record that is made so long after the reveals; None while something is waited for."""
+        terms = Stub(aggregate_s=AGGREGATE)
+        view: Any = Stub(
+            job_id=1, round_id=1, round=Stub(opened_block=1), now=seconds, job=Stub(terms=terms)
+        )
+        return self.validator._evaluate(view, 21, b"", Stub(commit_deadline=DEADLINE))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def evaluating() -> Evaluating:
+    return Evaluating()
+
+
+def test_a_missing_sample_is_waited_for_until_half_of_the_window(evaluating: Evaluating) -> None:
+    del evaluating.posted[5]
+    assert evaluating.at(AT_ONCE) is None
+    assert evaluating.at(SOON) is None
+    assert evaluating.at(HALF) is not None
+
+
+def test_who_kept_it_back_before_is_waited_for_shortly(evaluating: Evaluating) -> None:
+    """Not at all, and who was late once would be left out one round after the other."""
+    evaluating.previous = record(5)
+    del evaluating.posted[5]
+    assert evaluating.at(AT_ONCE) is None
+    assert evaluating.at(SOON) is not None
+
+
+def test_who_was_late_once_is_back_a_round_later(evaluating: Evaluating) -> None:
+    evaluating.previous = record(5)
+    sample = evaluating.posted.pop(5)
+    assert evaluating.at(AT_ONCE) is None
+    evaluating.posted[5] = sample  # a block later than the others
+    assert not any(line.failure for line in evaluating.at(AT_ONCE).scores)
+
+
+def test_a_validator_that_could_read_nothing_excuses_nobody(evaluating: Evaluating) -> None:
+    """Else its next record would miss everybody again."""
+    evaluating.previous = record(*NODES)
+    posted = evaluating.posted
+    evaluating.posted = {}
+    assert evaluating.at(AT_ONCE) is None
+    assert evaluating.at(SOON) is None
+    evaluating.posted = posted
+    assert not any(line.failure for line in evaluating.at(SOON).scores)
