@@ -30,8 +30,9 @@ from dataclasses import dataclass
 
 from agents.gauntlet.record import MAX_RECORD_BYTES, RecordError, ScoreRecord
 from agents.gauntlet.record_chain import Revealed, breach
-from agents.gauntlet.remeasure import errors, lacking
+from agents.gauntlet.remeasure import errors, lacking, sample_search
 from agents.gauntlet.replay import replay
+from agents.gauntlet.sample_search import SampleSearch
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.formulas import audit_key, round_key
 from agents.protocol.network import Network
@@ -84,6 +85,7 @@ class ScoreDisputes:
         self._absent: set[_Vector] = set()  # whose records may come yet
         self._deadlines: dict[tuple[int, int], int] = {}  # of the reveals in a round
         self._revealed: Mapping[tuple[int, int], Sequence[_Vector]] = {}
+        self._samples: tuple[tuple[int, int, str], SampleSearch] | None = None  # and the seed
 
     def step(self, head: Head) -> list[FalseScores]:
         """The false vectors known here whose verifiers were not slashed; looks at one more."""
@@ -159,7 +161,11 @@ class ScoreDisputes:
         if wrong:
             return wrong
         options, reader = self._options(vector.job), self._rounds()
-        wrong = next(errors(reader, Consensus(self._network), options, view, record), "")
+        consensus = Consensus(self._network)
+        place = vector.job, vector.round, record.audit_seed
+        if self._samples is None or self._samples[0] != place:
+            self._samples = place, sample_search(reader, options, vector.job)
+        wrong = next(errors(reader, consensus, options, view, record, self._samples[1]), "")
         if not wrong and (gone := lacking(reader, view, record)):
             return self._withheld(vector, head, f"the payloads of nodes {gone} that it has read")
         return wrong

@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.gauntlet.record import MAX_REASON
+from agents.gauntlet.sample_search import Source
 from agents.gauntlet.sync_score import sync_score
 from agents.jobs.job import JobContext
 from agents.jobs.outer_step import weights_of
@@ -23,7 +24,6 @@ from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.rounds.plan import Plan
 from agents.rounds.submissions import Submission
 from agents.rounds.sync_sample import max_samples_bytes, read_samples, values_at
-from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.assignment import input_root
 from agents.training.norms import norm
@@ -71,13 +71,14 @@ def check_nodes(
     submissions: Sequence[Submission],
     audit_seed: bytes,
     step_size: float,
-    store: ContentStore,
+    store: Source,
 ) -> dict[int, Checked]:
     """What is wrong with each node of the snapshot, by node.
 
     Args:
         before: the round's model.
         submissions: of every node that revealed.
+        store: gives the sync samples.
         step_size: mean |change| of a parameter in the last update; see `step_size`.
 
     Raises:
@@ -150,7 +151,7 @@ def _sync(
     before: State,
     audit_seed: bytes,
     unit: float,
-    store: ContentStore,
+    store: Source,
 ) -> tuple[float | None, str]:
     """(SyncScore, why it fails): the score is None if no sample is proven."""
     if digest is None:

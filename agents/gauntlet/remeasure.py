@@ -35,6 +35,7 @@ from agents.gauntlet.fast_evaluation import (
 from agents.gauntlet.loss_score import LOSS_TOLERANCE, NANO
 from agents.gauntlet.primary_evaluation import Measured, Yardstick, median_norm
 from agents.gauntlet.record import NodeScore, ScoreRecord
+from agents.gauntlet.sample_search import SampleSearch
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.scores import Consensus
 from agents.protocol.view import View
@@ -43,19 +44,33 @@ from agents.rounds.plan import Plan
 from agents.rounds.reader import RoundReader
 from agents.rounds.report import UNAVAILABLE
 from agents.rounds.submissions import Submission
+from agents.rounds.sync_sample import max_samples_bytes
 from agents.training.state import State
 
 SURE = 2  # times the tolerance: what is beyond it is no machine's rounding
 _LATE = (UNAVAILABLE, NO_SAMPLE, SAMPLE_LOST)
 _READ = (NO_BATCHES, OTHER_DATA, IMPLAUSIBLE, INVALID)  # failures of a payload that was there
 _CLOSE = 0.01  # part of `sync_limit` within which another machine may find the other side of it
+_WAIT_S = 240.0  # for the samples of a round, once
+
+
+def sample_search(reader: RoundReader, options: Gauntlet, job_id: int) -> SampleSearch:
+    """A search for a round's samples, to be shared by all records of the round."""
+    shapes = reader.models.job(job_id).shapes
+    return SampleSearch(reader.store, max_samples_bytes(shapes, options.samples))
 
 
 def errors(
-    reader: RoundReader, consensus: Consensus, options: Gauntlet, view: View, record: ScoreRecord
+    reader: RoundReader,
+    consensus: Consensus,
+    options: Gauntlet,
+    view: View,
+    record: ScoreRecord,
+    search: SampleSearch | None = None,
 ) -> Iterator[str]:
     """Why a record is wrong about a round, as sentences; the cheap checks come first.
 
+    `search`: what is known of the round's samples; what was missing is not looked for again.
     Raises StoreError, PayloadError, ReportError: an artefact of the round can't be had or read.
     """
     plan = reader.plans.of(view)
@@ -63,7 +78,8 @@ def errors(
         return
     submissions = reader.submissions(view)
     sent, complete = _had(submissions, record), not _missing(submissions, record)
-    yield from _checks(reader, consensus, options, view, plan, sent, record, complete)
+    search = search or sample_search(reader, options, view.job_id)
+    yield from _checks(reader, consensus, options, view, plan, sent, record, complete, search)
     payloads = {s.reveal.node: s.gradient for s in sent if s.gradient is not None}
     yield from _losses(reader, options, view, plan, payloads, record)
 
@@ -101,15 +117,20 @@ def _checks(
     sent: Sequence[Submission],
     record: ScoreRecord,
     complete: bool,
+    search: SampleSearch,
 ) -> Iterator[str]:
     """Every line that the same checks, made here, deny. `complete`: all norms are known."""
     job_id, number, nodes = view.job_id, view.round_id, view.snapshot.nodes
     network, before = reader.network, reader.before(view)
+    samples = consensus.samples(job_id, number, view.round.opened_block)
+    search.want(samples.values())
+    search.wait(_WAIT_S)
+    search.end()
     found = check_nodes(
         Facts(
             nodes=nodes,
             committed=network.committed(job_id, number, nodes),
-            samples=consensus.samples(job_id, number, view.round.opened_block),
+            samples=samples,
             invalid=(),
         ),
         reader.models.job(job_id),
@@ -119,7 +140,7 @@ def _checks(
         sent,
         bytes.fromhex(record.audit_seed),
         step_size(before, earlier_model(reader.models, job_id, plan.step)),
-        reader.store,
+        search,
     )
     invalid = network.found_invalid(job_id, number)
     for line in record.scores:

@@ -19,6 +19,9 @@ of the reveals on, and no longer: the round's clock decides, not who commits or 
 node that kept them back in this validator's last record, a tenth of it only, so that a mute node
 can't delay one round after the other, and one that was late once is not late for ever. A record
 that misses more than a third of the nodes says more of its validator, and excuses nobody.
+Samples are looked for beside the loop (`agents.gauntlet.sample_search`); once the patience is over
+the validator waits for what is still looked for, at most a quarter of the time that is left to
+commit. What is missing then is missing in this round.
 Every payload that it reads it keeps, as it keeps its record: a committee member who can't have what
 a record rests on takes the record for withheld.
 Nothing that goes wrong here keeps the verifier from attesting.
@@ -27,7 +30,6 @@ Nothing that goes wrong here keeps the verifier from attesting.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
 from dataclasses import replace
 
 from agents.gauntlet.draw import round_seed
@@ -52,6 +54,7 @@ from agents.gauntlet.record import (
 )
 from agents.gauntlet.record_chain import LOOK_BACK
 from agents.gauntlet.replay import digest_of_record, drawn, follow, scores_of
+from agents.gauntlet.sample_search import SampleSearch
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.numbers import ZERO_DIGEST, Phase, ScorePhase
 from agents.protocol.scores import Consensus, Scoring
@@ -66,13 +69,15 @@ from agents.runtime.commitments import Commitments, Entry
 from agents.runtime.context import Context
 from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
-from agents.storage.errors import NotFound, StoreError, StoreUnavailable
+from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.state import State
 
 _ROUNDS_KEPT = 3
 _ROUND_PHASES = (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED)
 _WAIT = 0.5  # of the aggregate window
 _EXCUSED_WAIT = 0.1  # the same for nodes that kept something back in the record before
+_LOOK_S = 2.0  # that a step waits for samples while there is time
+_LAST_LOOK = 0.25  # of what is left of the time to commit
 _MOST_EXCUSED = 3  # one part of so many of a record's nodes, at most
 _RECORD = "record"  # the file of a commitment
 _MILLI = 1_000
@@ -91,6 +96,7 @@ class Validator:
         self._commitments = Commitments(context.journal, context.artefacts, "validator")
         self._said: tuple[int, int, str] | None = None
         self._told = (0, 0)  # the last job and round whose scores were logged
+        self._samples: tuple[tuple[int, int, bytes], SampleSearch] | None = None  # and the seed
 
     def step(self, view: View, node: int) -> str | None:
         """The next action of this duty; returns what was done."""
@@ -155,18 +161,33 @@ class Validator:
         missing = {
             s.reveal.node for s in submissions if s.unavailable or s.reveal.node not in samples
         }
+        search = self._search(view, audit_seed)
+        search.want(samples.values())
         if self._patient(view, scoring, _WAIT):
             excused: set[int] = set()
             if not self._patient(view, scoring, _EXCUSED_WAIT):
                 excused = _kept_back(self._previous(view, node))
-            missing = (missing | self._lacking(view, samples, excused)) - excused
-            if missing:
+            search.wait(_LOOK_S)
+            missing |= {n for n, digest in samples.items() if search.may_come(digest)}
+            if missing := missing - excused:
                 nodes = sorted(missing)
                 self._context.log.debug("waiting_for_samples", round=view.round_id, nodes=nodes)
                 return None
+        else:
+            search.wait(_LAST_LOOK * (scoring.commit_deadline - view.now))
+        search.end()
         with self._context.metrics.busy("validate"):
             kept = [self._kept(submission) for submission in submissions]
-            return self._measure(view, node, audit_seed, plan, kept, samples)
+            return self._measure(view, node, audit_seed, plan, kept, samples, search)
+
+    def _search(self, view: View, audit_seed: bytes) -> SampleSearch:
+        """The search for the round's samples, which knows what was missing in it."""
+        place = view.job_id, view.round_id, audit_seed
+        if self._samples is None or self._samples[0] != place:
+            shapes, options = self._reader.models.job(view.job_id).shapes, self._options(view)
+            limit = max_samples_bytes(shapes, options.samples)
+            self._samples = place, SampleSearch(self._store, limit)
+        return self._samples[1]
 
     def _kept(self, submission: Submission) -> Submission:
         """A submission whose payload stays in this validator's store, or one without a payload.
@@ -183,24 +204,6 @@ class Validator:
             return replace(submission, gradient=None, reason=f"{UNAVAILABLE}{error}"[:MAX_REASON])
         return submission
 
-    def _lacking(self, view: View, samples: dict[int, bytes], excused: Collection[int]) -> set[int]:
-        """A node, if there is one, whose sample is posted but not in the store yet.
-
-        One is enough to wait for, and to look for more may take a store long.
-        """
-        shapes, options = self._reader.models.job(view.job_id).shapes, self._options(view)
-        limit = max_samples_bytes(shapes, options.samples)
-        for node in samples.keys() - excused:
-            try:
-                self._store.get_digest(samples[node], limit)
-            except NotFound:
-                return {node}
-            except StoreUnavailable:
-                raise
-            except StoreError:
-                continue  # what is there and wrong is wrong for good
-        return set()
-
     def _measure(
         self,
         view: View,
@@ -209,6 +212,7 @@ class Validator:
         plan: Plan,
         submissions: list[Submission],
         samples: dict[int, bytes],
+        search: SampleSearch,
     ) -> ScoreRecord:
         job, options = self._reader.models.job(view.job_id), self._options(view)
         before = self._reader.before(view)
@@ -221,7 +225,7 @@ class Validator:
             submissions,
             audit_seed,
             step_size(before, earlier_model(self._reader.models, view.job_id, plan.step)),
-            self._store,
+            search,
         )
         previous = self._previous(view, node)
         usable = [n for n, found in checked.items() if found.usable]

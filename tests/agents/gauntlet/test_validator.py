@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from agents.gauntlet.fast_evaluation import NO_SAMPLE
+from agents.gauntlet.sample_search import SampleSearch
 from agents.gauntlet.validator import Validator
+from agents.storage.errors import NotFound
 
 NODES = (3, 5, 8, 9)
 AGGREGATE, COMMIT = 300, 600  # seconds of both windows
@@ -27,8 +29,10 @@ class Evaluating:
     """A validator between the chain and its measurements."""
 
     def __init__(self) -> None:
-        self.posted = dict.fromkeys(NODES, b"digest")
+        self.posted = {node: bytes([node]) for node in NODES}
         self.previous: Any = None
+        self.nowhere: set[bytes] = set()
+        self.asked: list[bytes] = []
         reader = Stub(
             plans=Stub(of=lambda _: object()),
             submissions=lambda _: [Stub(reveal=Stub(node=n), unavailable=False) for n in NODES],
@@ -36,7 +40,7 @@ class Evaluating:
         )
         parts: dict[str, Any] = {
             "_reader": reader,
-            "_store": Stub(get_digest=lambda *_: b""),
+            "_store": Stub(get_digest=self.get),
             "_consensus": Stub(
                 samples=lambda *_: dict(self.posted), windows=lambda _: (COMMIT, COMMIT)
             ),
@@ -44,13 +48,30 @@ class Evaluating:
                 log=Stub(debug=lambda *_, **__: None),
                 metrics=Stub(busy=lambda _: nullcontext()),
             ),
+            "_samples": None,
             "_previous": lambda *_: self.previous,
             "_options": lambda _: Stub(samples=2),
             "_kept": lambda submission: submission,
-            "_measure": lambda *_: record(*(n for n in NODES if n not in self.posted)),
+            "_measure": lambda *args: self.measured(args[-1]),
         }
         self.validator = object.__new__(Validator)
         vars(self.validator).update(parts)
+
+    def get(self, digest: bytes, _: int) -> bytes:
+        self.asked.append(digest)
+        if digest in self.nowhere:
+            raise NotFound("nobody serves it")
+        return b"sample"
+
+    def measured(self, search: SampleSearch) -> Any:
+        """A record that says which samples the checks did not have."""
+        silent = {n for n in NODES if n not in self.posted}
+        for node, digest in self.posted.items():
+            try:
+                search.get_digest(digest, 10)
+            except NotFound:
+                silent.add(node)
+        return record(*silent)
 
     def at(self, seconds: int) -> Any:
         """The record that is made so long after the reveals; None while something is waited for."""
@@ -97,4 +118,27 @@ def test_a_validator_that_could_read_nothing_excuses_nobody(evaluating: Evaluati
     assert evaluating.at(AT_ONCE) is None
     assert evaluating.at(SOON) is None
     evaluating.posted = posted
+    assert not any(line.failure for line in evaluating.at(SOON).scores)
+
+
+def test_a_sample_that_nobody_serves_is_waited_for_until_half_of_the_window(
+    evaluating: Evaluating,
+) -> None:
+    """And then it is missing: the checks search for nothing."""
+    evaluating.nowhere = {evaluating.posted[5]}
+    assert evaluating.at(AT_ONCE) is None
+    assert evaluating.at(SOON) is None
+    found = evaluating.at(HALF)
+    assert [line.node for line in found.scores if line.failure] == [5]
+    asked = len(evaluating.asked)
+    evaluating.nowhere = set()
+    found = evaluating.at(HALF)  # once more, such as after a crash of what came next
+    assert [line.node for line in found.scores if line.failure] == [5]
+    assert len(evaluating.asked) == asked
+
+
+def test_a_sample_that_is_served_late_is_had(evaluating: Evaluating) -> None:
+    evaluating.nowhere = {evaluating.posted[5]}
+    assert evaluating.at(AT_ONCE) is None
+    evaluating.nowhere = set()
     assert not any(line.failure for line in evaluating.at(SOON).scores)
