@@ -2,9 +2,10 @@
 """The exact model of a job, at any finalized round, from chain and store alone.
 
 Rule: start from the newest full checkpoint at or before the wanted round, apply the published
-updates one by one, and compare the model hash with the ledger after each. A model whose hash is not
-the ledger's is never returned. A model kept in memory is hashed again whenever it is asked for. If
-it has changed, the node drops it and builds it again from chain and store.
+updates one by one, and compare the model hash with the ledger after each. Reports are read from the
+wanted round backwards, and none from before the start: an old one may be gone for good. A model
+whose hash is not the ledger's is never returned. A model kept in memory is hashed again whenever it
+is asked for. If it has changed, the node drops it and builds it again from chain and store.
 
 Of a model that is split, one stage can be asked for alone: then no file of another stage is read.
 """
@@ -138,13 +139,12 @@ class Models:
         if kept is not None:
             return kept
         terms = self._network.job(job_id).terms
-        hashes = [terms.genesis_model]
-        reports: list[RoundReport] = []
+        hashes, reports = [terms.genesis_model], list[bytes]()
         for entry in self.ledger(job_id):
             if hashes[-1] == wanted:
                 break
             hashes.append(entry.new_model)
-            reports.append(self.report(entry.report))
+            reports.append(entry.report)
         if hashes[-1] != wanted:
             raise CorruptContent(
                 f"job {job_id} has no model {wanted.hex()} in its ledger; the chain has moved"
@@ -152,7 +152,7 @@ class Models:
         start, state = self._start(job_id, terms.genesis_checkpoint, hashes, reports, stage)
         job = self.job(job_id)
         for index in range(start, len(reports)):
-            report, rate = reports[index], job.spec.outer_lr_at(index)
+            report, rate = self.report(reports[index]), job.spec.outer_lr_at(index)
             after = hashes[index + 1]
             try:
                 state = changed(job, self._store, report.update, state, rate, after, stage)
@@ -170,15 +170,19 @@ class Models:
         job_id: int,
         genesis: bytes,
         hashes: list[bytes],
-        reports: list[RoundReport],
+        reports: list[bytes],
         stage: int | None,
     ) -> tuple[int, State]:
-        """(i, model hashes[i]) for the greatest i that is in memory or has a usable checkpoint."""
+        """(i, model hashes[i]) for the greatest i that is in memory or has a usable checkpoint.
+
+        `reports`: their digests; that of place i says what led from hashes[i] to the next.
+        """
         for index in range(len(hashes) - 1, 0, -1):
             kept = self._recall((hashes[index], stage))
             if kept is not None:
                 return index, kept
-            checkpoint = reports[index - 1].checkpoint
+            # Without this report no older model leads to the wanted one: what it raises is raised.
+            checkpoint = self.report(reports[index - 1]).checkpoint
             if checkpoint is None:
                 continue
             try:

@@ -119,6 +119,17 @@ def test_a_late_joiner_starts_at_the_newest_checkpoint(run: Run) -> None:
     assert run.current() == run.hashes[-1]
 
 
+def test_old_reports_that_are_gone_keep_nobody_from_the_model(run: Run) -> None:
+    """Round 4 has a checkpoint. Without it, round 3's report is needed."""
+    reports = [run.store.resolve(entry.report) for entry in run.facts.entries]
+    for cid in reports[:3]:
+        run.file(cid).unlink()
+    assert run.current() == run.hashes[-1]
+    run.file(run.outcomes[3].report.checkpoint or "").unlink()
+    with pytest.raises(StoreError, match=reports[2]):
+        run.current()
+
+
 def test_a_lost_checkpoint_is_made_up_for_by_updates(run: Run) -> None:
     for cid in {outcome.report.checkpoint for outcome in run.outcomes} - {None}:
         run.file(cid).unlink()
