@@ -2,10 +2,10 @@
 """How a round's payloads are looked for, some of which nobody serves.
 
 Rule: what is missing is looked for side by side, since a distant store searches a minute for each.
-What was not there is looked for again after a pause as long as its search took: so a process spends
-at most half of its time on it, and sees at once what comes to a store that answers at once. Else a
-third of a round's nodes that publish nothing would hold every reader up until its time is over, one
-search after the other.
+What was not there is looked for again after a pause as long as the whole reading took, of which
+each search is a part: so a process spends at most half of its time on it, and sees at once what
+comes to a store that answers at once. Else a third of a round's nodes that publish nothing would
+hold every reader up until its time is over, one search after the other.
 
 No payload is waited for longer than a search may take. What is still coming then counts as
 unavailable for now: its reading goes on, and what it brings is taken when it is there. Else one
@@ -80,12 +80,15 @@ class Searches:
 
         `fetching`: makes, in this thread, what reads one. `together`: it may run in another.
         """
-        oldest = self._clock() - _KEPT_S
-        self._again_at = {one: at for one, at in self._again_at.items() if at >= oldest}
-        if not together:
-            return [self._noted(self._timed(fetching(reveal))) for reveal in reveals]
-        self._begin([(one, fetching(one)) for one in reveals if one not in self._coming])
-        return [self._taken(reveal) for reveal in reveals]
+        began = self._clock()
+        self._again_at = {one: at for one, at in self._again_at.items() if at >= began - _KEPT_S}
+        if together:
+            self._begin([(one, fetching(one)) for one in reveals if one not in self._coming])
+            found = [self._taken(reveal) for reveal in reveals]
+        else:
+            found = [self._noted(self._timed(fetching(reveal))) for reveal in reveals]
+        self._rest(found, began)
+        return found
 
     def _begin(self, searches: Sequence[tuple[Reveal, Callable[[], Submission]]]) -> None:
         """Read these in threads of their own, a few at a time, and wait until all have ended or
@@ -101,6 +104,14 @@ class Searches:
             wait(running, left, FIRST_COMPLETED)
             now = time.monotonic()
             running = {one: end for one, end in running.items() if not one.done() and end > now}
+
+    def _rest(self, found: Sequence[Submission], began: float) -> None:
+        """Look for nothing that was missing in this reading before it has rested as long as it
+        took: else the first searches are due again when the last are over, and it never rests."""
+        ended = self._clock()
+        for reveal in [one.reveal for one in found if one.unavailable]:
+            own = self._again_at.get(reveal, 0.0)
+            self._again_at[reveal] = max(own, ended + (ended - began))
 
     def _taken(self, reveal: Reveal) -> Submission:
         """What the search for a payload brought, or that it is still coming."""

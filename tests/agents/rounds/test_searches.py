@@ -83,6 +83,23 @@ def test_what_was_missing_is_looked_for_again_after_as_long_as_its_search_took()
     assert not searches.due(reveal(5), kept)
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_the_pause_is_as_long_as_the_whole_reading(
+    together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three searches of 60 s the first would be due when the last is over: a proposer, which
+    reads before it proposes, would never come to that in a window of 300 s."""
+    monkeypatch.setattr("agents.rounds.searches._WIDTH", 1)
+    clock, reveals = Clock(60.0), [reveal(n) for n in range(3)]
+    searches = Searches(clock)
+    kept = searches.read(reveals, clock.fetching(missing), together)
+    assert clock.now == 180
+    clock.now = 359.9
+    assert not any(map(searches.due, reveals, kept))
+    clock.now = 360.0
+    assert all(map(searches.due, reveals, kept))
+
+
 def test_a_store_that_answers_at_once_is_asked_at_once_again() -> None:
     clock = Clock(0.0)
     searches = Searches(clock)
