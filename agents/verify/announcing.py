@@ -65,8 +65,8 @@ class Announcements:
         if not due:
             return False
         # The result may be wrong too, and nobody else may challenge it.
-        kept = view.job.terms.challenge_bond + self._network.bounds().least_bond
-        deposit = self._purse.deposit(view.snapshot.nodes, len(due), kept)
+        spare = view.job.terms.challenge_bond + self._network.bounds().least_bond
+        deposit = self._purse.deposit(view.snapshot.nodes, len(due), spare)
         if not deposit:
             return False
         reports = self._network.reports
