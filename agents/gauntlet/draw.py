@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is evaluated in a round: a few, drawn by its audit seed, the long unseen first.
+"""Who is evaluated in a round: a few, drawn by its audit seed, newcomers first.
 
-Rule: a weighted draw without replacement, the weight of a node being one more than the rounds since
-it was last evaluated (the current Templar validators' rule; their bins by rating are left out,
-because a match of equals tells less about a newcomer). Each node has as many tickets as it weighs,
-and the nodes with the greatest tickets are chosen; so whether a node is a candidate changes nothing
-about another node's tickets, and a validator that misses a payload draws nearly what the others do.
+Rule: a weighted draw without replacement. All nodes that were evaluated before weigh alike,
+whenever that was. The current Templar validators weigh a node by the rounds since it was last
+evaluated; then it knows when it is nearly safe, and may rest. A node that never was evaluated
+weighs more with every round that it waits, because it has no rating, hence no pay. Each node has
+as many tickets as it weighs, and the nodes with the greatest tickets are chosen; so whether a node
+is a candidate changes nothing about another node's tickets, and a validator that misses a payload
+draws nearly what the others do.
 
 All validators draw from the audit seed alone. It is known only after every payload is fixed, so the
 drawn can't know. With secrets of their own validators measured other nodes on other batches than
@@ -20,6 +22,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 
 NEW = 10  # rounds for which a node that was never rated counts as unseen
+RATED = 3  # tickets of a node that was evaluated before; a newcomer has 1 + NEW and more
 _DOMAIN = b"menagerie.gauntlet.round.v1"
 
 
@@ -29,9 +32,9 @@ def round_seed(audit_seed: bytes) -> bytes:
 
 
 def draw(
-    seed: bytes, purpose: str, unseen: Mapping[int, int], candidates: Iterable[int], count: int
+    seed: bytes, purpose: str, tickets: Mapping[int, int], candidates: Iterable[int], count: int
 ) -> list[int]:
-    """At most `count` distinct candidates, ascending.
+    """At most `count` distinct candidates, ascending. `tickets`: 1 + NEW where a node has no entry.
 
     Ticket t of a node is sha256(seed || purpose || node || t), the numbers in 8 bytes. The chance
     to have the greatest of all is a node's part of all tickets.
@@ -39,7 +42,7 @@ def draw(
 
     def greatest(node: int) -> bytes:
         start = seed + purpose.encode() + node.to_bytes(8, "big")
-        tickets = range(1 + unseen.get(node, NEW))
-        return max(hashlib.sha256(start + t.to_bytes(8, "big")).digest() for t in tickets)
+        own = range(tickets.get(node, 1 + NEW))
+        return max(hashlib.sha256(start + t.to_bytes(8, "big")).digest() for t in own)
 
     return sorted(sorted(set(candidates), key=greatest, reverse=True)[:count])

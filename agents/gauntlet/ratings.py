@@ -8,12 +8,17 @@ One round of one validator, in the order of Gauntlet's Algorithm 1:
 2. Match. The evaluated nodes are ranked by LossScore on random data and play one OpenSkill match
    (Plackett-Luce; Weng and Lin, JMLR 12, 2011, algorithm 4). Only ranks enter, so a loss spike is
    worth no more than a win. Nodes whose payload is missing or invalid share the last rank.
-3. mu <- gamma * mu + (1 - gamma) * shown, the work that the update shows, -1..1. In a job that pays
-   by rank it is the paper's equation 3, with sign(assigned - random) in its place and sign(0) = 0.
+3. mu <- kept * mu + (1 - kept) * shown, the work that the update shows, -1..1. An evaluation
+   stands for the rounds since the one before it: kept is gamma to the power of these rounds. So
+   ratings forget by the round, however seldom a node is evaluated. Where less than a positive mu
+   is shown, twice the rounds that usually lie between two evaluations are added: a fall is faster
+   than a rise, so that who rests right after an evaluation is not spared. kept is never below
+   1/2, or gamma where that is less. In a job that pays by rank kept is gamma, and mu the paper's
+   equation 3, with sign(assigned - random) for shown and sign(0) = 0.
    For a missing or invalid payload either is -1: it shows no work on the assigned data, and
    ignoring a node may not serve it better than judging it. In a round in which a node failed, this
    step may lower its mu but not raise it.
-4. value <- gamma * value + (1 - gamma) * the LossScore on random data over its median (`relative`).
+4. value <- kept * value + (1 - kept) * the LossScore on random data over its median (`relative`).
 
 A score that is not a finite number (the update ruined the loss) counts as missing. A match needs
 two; a node that is evaluated alone keeps its skill and sigma. A fresh node has ordinal, mu and
@@ -86,12 +91,14 @@ class Evaluation:
 
     None for a payload that is missing or invalid. `shown`: the work that the update shows, in
     millionths (`agents.gauntlet.primary_evaluation`); None has mu move by the paper's sign.
+    `rounds`: since the node's evaluation before, or since it came; what this one stands for.
     """
 
     node: int
     assigned: float | None
     random: float | None
     shown: int | None = None
+    rounds: int = 1
 
     @property
     def scored(self) -> tuple[float, float] | None:
@@ -108,6 +115,7 @@ def rate(
     evaluations: Sequence[Evaluation],
     failed: Collection[int],
     options: Gauntlet,
+    wait: int = 1,
 ) -> dict[int, Rating]:
     """The ratings after a round: of all nodes in `ratings`, `evaluations` or `failed`, by id.
 
@@ -118,6 +126,7 @@ def rate(
         evaluations: one per evaluated node, at most.
         failed: nodes that failed a fast check. A node whose evaluation holds no two finite scores
             is one of them, listed or not.
+        wait: rounds from one evaluation of a node to the next, usually.
 
     Raises:
         ValueError: a node is evaluated twice.
@@ -135,10 +144,12 @@ def rate(
         mu = rating.mu
         if node in lost and mu > 0:
             mu = mu * _ppm(options.fast_penalty) // MICRO
+        value = rating.value
         if node in judged:
-            moved = _move(mu, indicator(judged[node]), options)
+            kept = _kept(judged[node], mu, wait, options)
+            moved = _move(mu, indicator(judged[node]), kept)
             mu = min(mu, moved) if node in lost else moved
-        value = _move(rating.value, sizes[node], options) if node in judged else rating.value
+            value = _move(value, sizes[node], kept)
         skill, sigma = matched.get(node, (rating.skill, rating.sigma))
         result[node] = Rating(skill, sigma, mu, value)
     return result
@@ -211,9 +222,22 @@ def _rounded(skill: float, sigma: float) -> tuple[int, int]:
     )
 
 
-def _move(mean: int, newest: int, options: Gauntlet) -> int:
-    """gamma * mean + (1 - gamma) * newest in millionths, rounded down."""
-    kept = _ppm(options.gamma)
+def _kept(evaluation: Evaluation, mu: int, wait: int, options: Gauntlet) -> int:
+    """What an evaluation leaves of a rating, in millionths: gamma for each round it stands for."""
+    gamma = _ppm(options.gamma)
+    rounds, least = evaluation.rounds, min(gamma, MICRO // 2)
+    if evaluation.shown is not None and mu > max(0, evaluation.shown):
+        rounds += 2 * (wait - 1)
+    kept = MICRO
+    for _ in range(rounds):
+        kept = kept * gamma // MICRO
+        if kept <= least:
+            return least
+    return kept
+
+
+def _move(mean: int, newest: int, kept: int) -> int:
+    """kept * mean + (1 - kept) * newest in millionths, rounded down."""
     return (kept * mean + (MICRO - kept) * newest) // MICRO
 
 

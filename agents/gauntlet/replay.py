@@ -10,12 +10,14 @@ A rating is kept while its node is away, for FORGOTTEN_AFTER rounds at most.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
-from agents.gauntlet.draw import NEW, draw, round_seed
+from agents.gauntlet.draw import NEW, RATED, draw, round_seed
 from agents.gauntlet.loss_score import from_nano
-from agents.gauntlet.peer_scores import normalise, peer_score, peer_score_by_rank, vector
-from agents.gauntlet.ratings import FRESH, Evaluation, Rating, rate
+from agents.gauntlet.peer_scores import normalise, peer_score_by_rank, vector
+from agents.gauntlet.present import Present, round_shares
+from agents.gauntlet.ratings import FRESH, Evaluation, Rating, indicator, rate, relative
 from agents.gauntlet.record import MAX_RATED, MAX_UNSEEN, NodeRating, NodeScore, ScoreRecord
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.storage.cid import cid_of_bytes, digest_of
@@ -31,9 +33,10 @@ def digest_of_record(raw: bytes) -> bytes:
     return digest_of(cid_of_bytes(raw))
 
 
-def unseen_of(previous: ScoreRecord | None) -> dict[int, int]:
-    """Rounds since each rated node was last evaluated."""
-    return {} if previous is None else {line.node: line.unseen for line in previous.ratings}
+def tickets_of(previous: ScoreRecord | None) -> dict[int, int]:
+    """Of each rated node, as many for all that were evaluated before; newcomers gain by waiting."""
+    lines = [] if previous is None else previous.ratings
+    return {line.node: 1 + line.unseen if _is_new(line) else RATED for line in lines}
 
 
 def drawn(
@@ -47,9 +50,9 @@ def drawn(
 
     As many of either at most, so that a crowd of absent nodes can't make a match unbounded.
     """
-    seed, unseen = round_seed(audit_seed), unseen_of(previous)
+    seed, tickets = round_seed(audit_seed), tickets_of(previous)
     count = options.evaluated
-    return (draw(seed, GOOD, unseen, usable, count), draw(seed, LAST, unseen, others, count))
+    return (draw(seed, GOOD, tickets, usable, count), draw(seed, LAST, tickets, others, count))
 
 
 def follow(
@@ -60,19 +63,10 @@ def follow(
     known = {node: _rating(line) for node, line in before.items()}
     here = {line.node: line for line in lines}
     start = {**dict.fromkeys(here, FRESH), **known}
-    match = [
-        Evaluation(
-            line.node,
-            from_nano(_beyond(line)),
-            from_nano(line.random),
-            line.shown if options.pays_work else None,
-        )
-        for line in sorted(lines, key=lambda line: line.node)
-        if line.evaluated
-    ]
+    match = _match(lines, before, options)
     failed = sorted(line.node for line in lines if line.failure)
     kept = []
-    for node, rating in rate(start, match, failed, options).items():
+    for node, rating in rate(start, match, failed, options, _wait(lines)).items():
         old = before[node].unseen if node in before else NEW
         seen = node in here and here[node].evaluated
         unseen = 0 if seen else min(old + 1, MAX_UNSEEN)
@@ -97,12 +91,19 @@ def scores_of(
     """The score vector, in the order of `lines`.
 
     Only who passed fast evaluation in this very round has a share of it; others keep their rating.
+    Where work is paid, who was evaluated is paid by what it showed now (`agents.gauntlet.present`).
     """
-    worth = peer_score if options.pays_work else peer_score_by_rank
-    rated = {line.node: worth(_rating(line)) for line in ratings}
-    peers = {line.node: 0.0 if line.failure else rated[line.node] for line in lines}
-    shares = normalise(peers, options.power, above_least=not options.pays_work)
-    return vector(shares, [line.node for line in lines])
+    rated = {line.node: _rating(line) for line in ratings}
+    nodes = [line.node for line in lines]
+    passed = {line.node: rated[line.node] for line in lines if not line.failure}
+    if not options.pays_work:
+        by_rank = {node: peer_score_by_rank(rating) for node, rating in passed.items()}
+        shares = normalise(dict.fromkeys(nodes, 0.0) | by_rank, options.power, above_least=True)
+        return vector(shares, nodes)
+    match = _match(lines, {}, options)
+    sizes = relative(match)
+    now = {e.node: Present(indicator(e), sizes[e.node]) for e in match if e.node in passed}
+    return vector(round_shares(passed, now, options.power), nodes)
 
 
 def replay(record: ScoreRecord, previous: ScoreRecord | None, options: Gauntlet) -> list[str]:
@@ -156,6 +157,42 @@ def _ratings(record: ScoreRecord, own: Sequence[NodeRating]) -> list[str]:
             if abs(stated - found) > (0 if name == "unseen" else _ROUNDING):
                 wrong.append(f"{name} of node {node} is {stated}, replay gives {found}")
     return wrong
+
+
+def _match(
+    lines: Sequence[NodeScore], before: Mapping[int, NodeRating], options: Gauntlet
+) -> list[Evaluation]:
+    """What a record states of the evaluated, ascending by node. `before`: the ratings it found."""
+    return [
+        Evaluation(
+            line.node,
+            from_nano(_beyond(line)),
+            from_nano(line.random),
+            line.shown if options.pays_work else None,
+            _stands_for(before.get(line.node)) if options.pays_work else 1,
+        )
+        for line in sorted(lines, key=lambda line: line.node)
+        if line.evaluated
+    ]
+
+
+def _is_new(line: NodeRating) -> bool:
+    """Whether the node was never evaluated: one that was has another skill, sigma, mu or value."""
+    return _rating(line) == FRESH
+
+
+def _stands_for(line: NodeRating | None) -> int:
+    """Rounds that a node's evaluation stands for. `line`: of the record before."""
+    if line is None:
+        return 1
+    return 1 + max(0, line.unseen - NEW if _is_new(line) else line.unseen)
+
+
+def _wait(lines: Sequence[NodeScore]) -> int:
+    """Rounds from one evaluation of a node to the next, usually; rounded up."""
+    usable = sum(line.usable for line in lines)
+    evaluated = sum(line.usable and line.evaluated for line in lines)
+    return max(1, math.ceil(usable / max(1, evaluated)))
 
 
 def _beyond(line: NodeScore) -> int | None:

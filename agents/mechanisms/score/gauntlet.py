@@ -40,7 +40,9 @@ class Gauntlet:
     Attributes:
         pays: "work": mu counts the tokens of a node's data that its update shows. "rank": the
             paper's formulas, with OpenSkill, a sign for mu and `power` 2.
-        gamma: what mu keeps of itself per evaluation, 0..0.999 (deployed 0.95). Six decimals count.
+        gamma: what mu and value keep of themselves per round, 0..0.999 (deployed 0.95, per
+            evaluation). An evaluation counts for the rounds since the one before. Six decimals
+            count.
         step_share: c of beta = c * alpha, the step whose effect on the loss is measured, 0.001..1
             (deployed 0.2).
         history: merged updates whose span is taken out of an update, 0..16 (paper 0).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is evaluated: bounded, repeatable, unforeseeable, and the long unseen more often."""
+"""Who is evaluated: bounded, repeatable, unforeseeable, and in proportion to tickets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.gauntlet.draw import NEW, draw, round_seed
+from agents.gauntlet.draw import NEW, RATED, draw, round_seed
 
 SEED = hashlib.sha256(b"seed").digest()
 
@@ -23,29 +23,29 @@ def seeds(count: int) -> list[bytes]:
     st.binary(min_size=32, max_size=32),
     st.lists(st.integers(1, 10**6), unique=True, max_size=40),
     st.integers(0, 12),
-    st.dictionaries(st.integers(1, 10**6), st.integers(0, 1000)),
+    st.dictionaries(st.integers(1, 10**6), st.integers(1, 1001)),
 )
 def test_it_draws_that_many_of_the_candidates_whatever_their_order(
-    seed: bytes, nodes: list[int], count: int, unseen: dict[int, int]
+    seed: bytes, nodes: list[int], count: int, tickets: dict[int, int]
 ) -> None:
-    chosen = draw(seed, "good", unseen, nodes, count)
+    chosen = draw(seed, "good", tickets, nodes, count)
     assert chosen == sorted(set(chosen))
     assert set(chosen) <= set(nodes)
     assert len(chosen) == min(count, len(nodes))
-    assert draw(seed, "good", unseen, nodes[::-1], count) == chosen
+    assert draw(seed, "good", tickets, nodes[::-1], count) == chosen
 
 
 def test_the_choice_by_hand() -> None:
-    """Each node has 1 + unseen tickets; the nodes with the greatest are chosen."""
-    unseen = {3: 0, 5: 4, 8: 1}
-    tickets = sorted(
+    """The nodes with the greatest tickets are chosen."""
+    tickets = {3: 1, 5: 5, 8: 2}
+    words = sorted(
         (hashlib.sha256(SEED + b"good" + n.to_bytes(8) + t.to_bytes(8)).digest(), n)
-        for n, wait in unseen.items()
-        for t in range(1 + wait)
+        for n, own in tickets.items()
+        for t in range(own)
     )
-    order = list(dict.fromkeys(node for _, node in reversed(tickets)))
+    order = list(dict.fromkeys(node for _, node in reversed(words)))
     for count in (1, 2, 3):
-        assert draw(SEED, "good", unseen, [8, 3, 5], count) == sorted(order[:count])
+        assert draw(SEED, "good", tickets, [8, 3, 5], count) == sorted(order[:count])
 
 
 @given(st.binary(min_size=32, max_size=32), st.integers(1, 20), st.integers(1, 20))
@@ -58,20 +58,21 @@ def test_who_is_missing_makes_room_for_one_other(seed: bytes, missing: int, coun
     assert len(without - whole) <= 1
 
 
-def test_the_unseen_come_up_in_proportion_to_their_wait() -> None:
+def test_nodes_come_up_in_proportion_to_their_tickets() -> None:
     """Weights 1, 3 and 8 of 12, over 3,000 draws: within four standard deviations."""
-    unseen = {1: 0, 2: 2, 3: 7}
-    found = Counter(draw(seed, "good", unseen, unseen, 1)[0] for seed in seeds(3000))
-    for node, wait in unseen.items():
-        share = (1 + wait) / 12
+    tickets = {1: 1, 2: 3, 3: 8}
+    found = Counter(draw(seed, "good", tickets, tickets, 1)[0] for seed in seeds(3000))
+    for node, own in tickets.items():
+        share = own / 12
         assert abs(found[node] - 3000 * share) < 4 * (3000 * share * (1 - share)) ** 0.5
 
 
-def test_a_newcomer_weighs_as_much_as_somebody_unseen_for_a_while() -> None:
+def test_a_node_that_nobody_knows_has_a_newcomer_s_tickets() -> None:
     for seed in seeds(50):
-        assert draw(seed, "good", {2: NEW}, [1, 2], 1) == draw(
-            seed, "good", {1: NEW, 2: NEW}, [1, 2], 1
+        assert draw(seed, "good", {2: RATED}, [1, 2], 1) == draw(
+            seed, "good", {1: 1 + NEW, 2: RATED}, [1, 2], 1
         )
+    assert RATED < 1 + NEW
 
 
 OTHER = hashlib.sha256(b"other").digest()

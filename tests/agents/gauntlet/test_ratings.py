@@ -114,6 +114,52 @@ def test_mu_by_hand():
     assert found == [50_000, 97_500, 142_625, 85_493, 81_218]
 
 
+def showing(shown: float, rounds: int = 1, node: int = 7) -> Evaluation:
+    """A node that shows so much work, evaluated for the first time in so many rounds."""
+    return Evaluation(node, 1.0, 1.0, round(shown * MICRO), rounds)
+
+
+def test_an_evaluation_stands_for_the_rounds_since_the_one_before():
+    """gamma 0.95: one round moves mu and value by 0.05, three by 0.142625."""
+    ratings: dict[int, Rating] = {}
+    for rounds in (1, 3):
+        ratings = rate(ratings, [showing(1.0, rounds)], [], RULE)
+    assert (
+        ratings[7].mu
+        == ratings[7].value
+        == 950_000 * 50_000 // MICRO * 902_500 // MICRO + (142_625)
+    )
+
+
+def test_no_evaluation_replaces_more_than_half_of_a_rating_or_what_gamma_says():
+    for rounds in (14, 1_000):
+        assert rate({7: with_mu(600_000)}, [showing(1.0, rounds)], [], RULE)[7].mu == 800_000
+    quick = Gauntlet(gamma=0.2)
+    for rounds in (1, 5):
+        assert rate({7: with_mu(500_000)}, [showing(1.0, rounds)], [], quick)[7].mu == 900_000
+
+
+@pytest.mark.parametrize(
+    ("mu", "shown", "wait", "moved"),
+    [
+        (0.8, 0.4, 1, 1),  # all are evaluated in each round
+        (0.8, 0.4, 3, 5),
+        (0.8, 0.79, 3, 5),
+        (0.8, 0.8, 3, 1),
+        (0.8, 0.9, 3, 1),
+        (0.8, -0.5, 3, 5),
+        (0.0, -0.5, 3, 1),  # a newcomer may try again as soon as others
+        (-0.2, -0.5, 3, 1),
+    ],
+)
+def test_a_fall_stands_for_two_usual_waits_more(mu, shown, wait, moved):
+    before = {7: Rating(25 * MICRO, MICRO, round(mu * MICRO), MICRO // 2)}
+    after = rate(before, [showing(shown)], [], RULE, wait)[7]
+    kept = 0.95**moved
+    assert after.mu / MICRO == pytest.approx(kept * mu + (1 - kept) * shown, abs=1e-5)
+    assert after.value / MICRO == pytest.approx(kept * 0.5 + (1 - kept), abs=1e-5)
+
+
 def test_the_sign_is_of_the_difference_and_zero_for_equals():
     for assigned, random, sign in [(2, 1, 1), (1, 2, -1), (1, 1, 0), (-1, -2, 1), (0, -0.0, 0)]:
         assert indicator(seen(1, assigned, random)) == MICRO * sign

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.gauntlet import replay
-from agents.gauntlet.draw import NEW
+from agents.gauntlet.draw import NEW, RATED
 from agents.gauntlet.ratings import FRESH
 from agents.gauntlet.record import MAX_RATED, NodeRating, ScoreRecord
 from agents.mechanisms.score.gauntlet import Gauntlet
@@ -72,13 +72,38 @@ def test_what_was_expected_on_the_batches_is_taken_off() -> None:
     assert {line.mu for line in honest_record(None, 1, easy).ratings} == {0}
 
 
-def test_the_draw_is_the_seeds_and_favours_the_unseen() -> None:
+def test_the_draw_is_the_seeds_and_favours_newcomers_only() -> None:
+    """When a node was evaluated last tells nobody whether it will be."""
     record = CHAIN[2]
     again = replay.drawn(seed_of(3), CHAIN[1], NODES, [], OPTIONS)
     assert {line.node for line in record.scores if line.evaluated} == set(again[0])
-    waits = {line.node: line.unseen for line in CHAIN[-1].ratings}
-    assert set(waits) == set(NODES)
-    assert min(waits.values()) == 0
+    assert replay.tickets_of(None) == {}
+    for record in CHAIN:
+        assert replay.tickets_of(record) == {
+            line.node: RATED if line.sigma < FRESH.sigma else 1 + line.unseen
+            for line in record.ratings
+        }
+    assert {line.unseen for line in CHAIN[0].ratings} == {0, NEW + 1}
+    assert len({line.unseen for line in CHAIN[-1].ratings}) > 1
+    assert set(replay.tickets_of(CHAIN[-1]).values()) == {RATED}
+
+
+def test_an_evaluation_counts_for_the_rounds_in_which_a_node_was_not_drawn() -> None:
+    """As if it had shown the same in each of them; from the round on in which it came."""
+    waited = 0
+    for previous, record in zip([None, *CHAIN], CHAIN, strict=False):
+        before = rated(previous) if previous else {}
+        for line in record.scores:
+            if not line.evaluated or line.shown != 1_000_000:
+                continue
+            old = before.get(line.node)
+            rounds = 1 if old is None else 1 + old.unseen - (NEW if old.unseen > NEW else 0)
+            mu = (old.mu if old else 0) / 1_000_000
+            kept = 0.95**rounds
+            waited = max(waited, rounds)
+            found = rated(record)[line.node].mu / 1_000_000
+            assert found == pytest.approx(kept * mu + 1 - kept, abs=1e-5)
+    assert waited > 1
 
 
 def test_who_is_missing_ranks_last_and_has_no_share() -> None:
