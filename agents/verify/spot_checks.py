@@ -286,8 +286,13 @@ def reexecute(
     same_class = _same_class(submission, proof, device)
     if inputs.job.noised:
         return _judge_noised(inputs, submission, own.pseudo_gradient, violation, store)
+    try:
+        sent = _as_sent(inputs, node, own.pseudo_gradient)
+    except FloatingPointError as error:
+        # What it sent before left a memory that nobody can send: it could not encode this either.
+        return _finding(inputs, submission, violation, f"Replay can't be sent: {error}", {})
     verdict = compare(
-        _as_sent(inputs, node, own.pseudo_gradient),
+        sent,
         submission.gradient,
         same_class,
         Tolerances(spec.tolerances.cosine_min, spec.tolerances.rel_l2_max),
@@ -322,9 +327,16 @@ def _copies(inputs: RoundInputs, store: ContentStore) -> Copies:
 
 
 def _as_sent(inputs: RoundInputs, node: int, gradient: State) -> State:
-    """What the node's payload says if this was its gradient."""
+    """What the node's payload says if this was its gradient.
+
+    Raises FloatingPointError where no payload does: with its memory it is too large for the codec.
+    """
     codec, seed = inputs.job.codec, inputs.plan.codec_seed(inputs.job.codec, node)
-    payload = codec.encode(inputs.job.privacy.release(gradient), inputs.memory(node), seed)
+    released, memory = inputs.job.privacy.release(gradient), inputs.memory(node)
+    try:
+        payload = codec.encode(released, memory, seed)
+    except ValueError as error:
+        raise FloatingPointError(str(error)) from error
     return codec.decode(payload, inputs.job.shapes, seed)
 
 

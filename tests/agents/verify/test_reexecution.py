@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from agents.training.norms import cosine, distance, dot, norm
-from agents.verify.reexecution import Tolerances, compare
+from agents.verify.reexecution import Encoding, Tolerances, compare, compare_encoded
 
 
 def vector(*values: float) -> dict[str, torch.Tensor]:
@@ -104,3 +104,21 @@ def test_steps_are_compared_within_a_class():
 def test_other_template_is_refused():
     with pytest.raises(ValueError, match="differ in tensor names or shapes"):
         compare(OWN, {"a": torch.zeros(1)}, True, LIMITS)
+
+
+class Narrow:
+    """A codec that can say the update, and none that is the least bit longer or elsewhere."""
+
+    def least_change(self, gradient, memory, data, seed):
+        return 1.0
+
+    def encode(self, gradient, memory, seed):
+        raise ValueError("The gradient's numbers are far too large for the codec.")
+
+
+def test_a_rounding_that_the_codec_can_not_say_allows_nothing_and_raises_nothing():
+    """Whoever sent nonsense before has a memory near the codec's bound."""
+    found = compare(OWN, vector(3.0, 0.5, 4.0), False, LIMITS)
+    how = Encoding(Narrow(), None, bytes(32), limit=0.1, floor=1e-6)
+    encoded = compare_encoded(OWN, b"", how, found)
+    assert not encoded.ok and encoded.reason.startswith("Replay disagrees")

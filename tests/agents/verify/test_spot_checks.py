@@ -183,6 +183,36 @@ def test_a_payload_that_cannot_be_read_cannot_be_re_executed(tiny: HonestRound) 
         judge(tiny, 5, bad)
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        *({"codec": codec, "merge": "norm_clip"} for codec in ("sparse", "cells")),
+        {"codec": "demo", "merge": "demo_sign", "codec_options": {"memory_rounds": 20}},
+    ],
+)
+def test_who_sent_nonsense_before_is_judged_and_stops_no_check(
+    tmp_path: Path, rules: dict[str, Any]
+) -> None:
+    """Its accepted payload was so large that its memory is more than the codec can say: the node
+    could send nothing either. An error here would end the checks of all nodes, round after round.
+    """
+    round_ = make_honest_round(EmbeddedStore(tmp_path), **rules)
+    job, seed = round_.job, round_.plan.codec_seed(round_.job.codec, 5)
+    sent = {name: torch.full(shape, -4e18) for name, shape in job.shapes.items()}
+    memory = job.codec.remember(round_.works[5].gradient, None, sent)
+    for _ in range(9):
+        memory = job.codec.remember(round_.works[5].gradient, memory, sent)
+    with pytest.raises(ValueError, match="far too large"):
+        job.codec.encode(round_.works[5].gradient, memory, seed)
+    seeds = {node: round_.plan.codec_seed(job.codec, node) for node in NODES}
+    found = [fetch(round_.reveal(node), job, round_.store, seeds[node]) for node in NODES]
+    inputs = replace(round_.inputs(found), memory=lambda node: memory if node == 5 else None)
+    finding = reexecute(inputs, 5, DEVICE, round_.store)
+    assert finding.violation == Violation.INVALID
+    assert finding.reason.startswith("Replay can't be sent: ")
+    assert reexecute(inputs, 3, DEVICE, round_.store).violation is None
+
+
 # -- who is looked at ------------------------------------------------------------------------------
 
 
