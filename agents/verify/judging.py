@@ -11,17 +11,19 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from agents.jobs.job import DataLocked
+from agents.mechanisms.privacy.aggregate import Aggregate
 from agents.protocol.network import Network
 from agents.protocol.view import View
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.member_access import MemberAccess
 from agents.rounds.outcome import disagreements
 from agents.rounds.reader import RoundReader
-from agents.rounds.report import ReportError
+from agents.rounds.report import ReportError, RoundReport
 from agents.rounds.submissions import Submission, fetch_proof, left_out
 from agents.storage.content_store import ContentStore
-from agents.storage.errors import StoreError, StoreUnavailable
+from agents.storage.errors import StoreError, StoreUnavailable, TooLarge
 from agents.training.local import device_of
+from agents.training.state import file_bound
 from agents.verify.spot_checks import Finding, malformed, reexecute
 
 
@@ -48,6 +50,8 @@ def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] |
     shut = {s.reveal.node for s in submissions if s.unavailable}
     if shut & report.accepted() and reader.models.job(view.job_id).sealed:
         return None  # who can't read what was merged can't judge the merge
+    if patient and not _has_noised(reader, view, report):
+        return None
     try:
         outcome = reader.outcome(view, submissions, report)
     except StoreUnavailable:
@@ -74,6 +78,23 @@ def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] |
     in_time = any(reader.had_in_time(view, s) for s in late)
     hidden = any(_could_read(reader, view, submissions, group) for group in other.unread)
     return None if in_time or hidden else []
+
+
+def _has_noised(reader: RoundReader, view: View, report: RoundReport) -> bool:
+    """Whether the update can be had, where its noise is its aggregator's secret: nobody can compute
+    that one. Whether it is right is not asked here."""
+    job = reader.models.job(view.job_id)
+    if not isinstance(job.privacy, Aggregate):
+        return True
+    try:
+        reader.store.get(report.update, file_bound(job.shapes))
+    except StoreUnavailable:
+        raise
+    except TooLarge:
+        return True
+    except StoreError:
+        return False
+    return True
 
 
 def _could_read(

@@ -181,6 +181,34 @@ def test_a_lost_report_counts_against_its_author_in_the_end(late_round: LateRoun
     assert late_round.judge(late_round.reader(), patient=False)
 
 
+def test_a_noised_update_that_comes_late_is_waited_for(tmp_path: Path) -> None:
+    """Nobody else can compute it. One failed look at it is no reason for a challenge, nor is it
+    remembered; once time is short it is."""
+    private = {
+        "privacy": "aggregate",
+        "privacy_options": {"clip": 0.05, "noise_multiplier": 2.0},
+        "merge": "mean",
+        "score": "batches",
+    }
+    round_ = make_honest_round(EmbeddedStore(tmp_path), **private)
+    facts = ChainFacts(round_.published)
+    facts.revealed = {node: round_.reveal(node) for node in NODES}
+    view = facts.open(1, SEED)
+    opened = SimpleNamespace(open=lambda raw, view: raw)
+    proposer, verifier, hasty = (
+        RoundReader(facts, round_.store, DEVICE, sealing=opened) for _ in range(3)
+    )
+    outcome = proposer.outcome(view, proposer.submissions(view))
+    assert outcome is not None
+    facts.proposed = proposal_of(outcome)
+    round_.store.put_bytes(outcome.report.to_bytes())
+    assert result_errors(verifier, view, patient=True) is None
+    (wrong,) = result_errors(hasty, view, patient=False) or [""]
+    assert wrong.startswith("the noised update can't be used")
+    round_.store.put_bytes(outcome.update)
+    assert result_errors(verifier, view, patient=True) == []
+
+
 def test_nodes_found_invalid_since_the_proposal_change_nothing(late_round: LateRound) -> None:
     late_round.publish_late()
     late_round.propose()
