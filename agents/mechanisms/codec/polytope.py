@@ -118,8 +118,10 @@ class Polytope:
         codes = unpack_bits(raw[4:], len(cells), self._width).astype(np.int64)
         largest = np.abs(cells).max(axis=1)
         size, squares = total(largest), total(vector * vector)
-        if not size or not scale:
-            return 0.0 if scale == self.gain * size else math.sqrt(squares)
+        if not size:
+            return math.inf if scale else 0.0  # from zeros no small change leads to a payload
+        if not scale:
+            return math.sqrt(squares)
         place = (codes % self.cell)[:, None]
         said = np.take_along_axis(cells, place, axis=1).reshape(-1)
         said = np.where(codes < self.cell, said, -said)

@@ -26,8 +26,10 @@ from tests.stage.memory.honest_round import (
     DEVICE,
     DRAW_SEED,
     NODES,
+    SEED,
     HonestRound,
     make_honest_round,
+    make_tiny_job,
     make_work,
     scaled,
 )
@@ -312,3 +314,27 @@ def test_a_node_without_batches_is_right_to_reveal_zeros(tiny: HonestRound) -> N
     assert all(not tensor.any() for tensor in submission.gradient.values())
     finding = reexecute(small.inputs([submission]), idle, DEVICE, small.store)
     assert finding.violation is None
+
+
+@pytest.mark.parametrize("codec", ["polytope", "sparse", "cells", "dense"])
+def test_a_node_without_batches_that_sends_something_is_found_in_every_class(
+    tmp_path: Path, codec: str
+) -> None:
+    """No rounding makes an update of zeros."""
+    everybody, weights = (*NODES, 11), (100, 100, 100, 300, 1)
+    rules = {"batches_per_round": 4, "codec": codec, "merge": "mean", "score": "batches"}
+    tiny = make_tiny_job(EmbeddedStore(tmp_path), **rules)
+    plan = tiny.plan_of(SEED, everybody, weights)
+    idle = plan.manifest.of(11)
+    assert idle is not None and idle.batches == 0
+    anything = {name: torch.full(shape, 0.05) for name, shape in tiny.job.shapes.items()}
+    verdicts = {}
+    for name, gradient in {"nothing": None, "something": anything}.items():
+        work = make_work(tiny.job, plan, tiny.before, 11, gradient=gradient)
+        sent = replace(work, proof=work.proof.model_copy(update=OTHER_CLASS))
+        sent.publish(tiny.store)
+        seed = plan.codec_seed(tiny.job.codec, 11)
+        found = fetch(sent.reveal(), tiny.job, tiny.store, seed)
+        inputs = replace(tiny.inputs_of(plan, []), submissions=[found])
+        verdicts[name] = reexecute(inputs, 11, DEVICE, tiny.store).violation
+    assert verdicts == {"nothing": None, "something": Violation.INVALID}
