@@ -32,6 +32,7 @@ from agents.executor import Executor
 from agents.jobs.classes import barred
 from agents.jobs.following import Following
 from agents.jobs.outer_step import weights_of
+from agents.jobs.own_data import shown_openly
 from agents.jobs.riders import riders_paid
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.nodes.membership import Membership
@@ -293,6 +294,8 @@ class Trainer:
         settings = self.context.settings.trainer
         if paid := riders_paid(job.spec, settings):
             return paid
+        if shown := shown_openly(job, self.context.settings):
+            return shown
         return barred(job, self.device, settings.compile)
 
     def produce(self, view: View, plan: Plan, node: int) -> Work | None:

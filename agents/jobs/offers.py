@@ -32,6 +32,7 @@ from agents.jobs.choice import (
     ranked,
     refusal,
 )
+from agents.jobs.own_data import shown_openly
 from agents.jobs.riders import riders_paid
 from agents.protocol.network import Network
 from agents.protocol.numbers import BPS, JobStatus, Phase, Role
@@ -316,6 +317,8 @@ class Offers:
             return paid
         if job.spec.access == "local" and settings.trainer.local_data is None:
             return "its nodes bring their own data, and trainer.local_data is not set"
+        if shown := shown_openly(job, settings):
+            return shown
         if not job.spec.classes:
             return None
         from agents.jobs.classes import barred

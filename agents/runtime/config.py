@@ -70,6 +70,10 @@ class TrainerSettings(_Section):
         False,
         description="Train also where who trains nothing is paid, as no work is redone or measured",
     )
+    accept_no_privacy: bool = Field(
+        False,
+        description="Show your own data in jobs without noise too, where the agent chooses the job",
+    )
     max_epsilon: float | None = Field(
         None, gt=0, description="Stop before your privacy loss on a job exceeds this (default: its)"
     )

@@ -228,13 +228,14 @@ def test_riders_would_be_paid__a_trainer_stays_away_until_its_operator_accepts_t
     crowd: Crowd, people: People, ann: Node, tiny: TinyJob, tmp_path: Path, configured: bool
 ) -> None:
     """Nobody else has a node's data, so nobody does its work again. `configured`: ann has no
-    choice."""
+    choice; who has one says that it may take a job which hides nothing of her data."""
     screened = make_tiny_job(tiny.store, access="local", verify="screening")
     job = create(people, "mallory", TERMS, screened.published, ROUNDS + 2)
     named = {"job_id": job} if configured else {}
-    own = {"local_data": tmp_path / "own"}
-    own["local_data"].mkdir()
-    (own["local_data"] / "a.txt").write_text("ann's own text\n" * 400)
+    folder = tmp_path / "own"
+    own = {"local_data": folder, "accept_no_privacy": not configured}
+    folder.mkdir()
+    (folder / "a.txt").write_text("ann's own text\n" * 400)
     for name, role in CHECKERS.items():
         crowd.join(name, role)
     crowd.join("ann", "trainer", trainer=own, **named)

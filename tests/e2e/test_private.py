@@ -97,6 +97,7 @@ def owners(local: LocalNetwork, tmp_path: Path) -> Iterator[list[str]]:
         (own / "a.txt").write_text(f"text that only {name} has\n" * 400)
         accepts = str(name != names[-1]).lower()
         env = {"MENAGERIE_TRAINER__LOCAL_DATA": str(own)}
+        env["MENAGERIE_TRAINER__ACCEPT_NO_PRIVACY"] = "true"
         local.net.start_agent(name, env={**env, "MENAGERIE_TRAINER__ACCEPT_RIDERS": accepts})
     yield names
     local.stop(*names)

@@ -157,7 +157,8 @@ SCREENED = {"access": "local", "verify": "screening"}
 def screened(tiny: HonestRound, role: Role, folder: Path, **settings: Any) -> str | None:
     """Why a node refuses a job in which no work is done again. `settings`: the trainer's."""
     job = JobContext(tiny.job.spec.model_copy(update=SCREENED), tiny.store)
-    offers = made(role, job, Registry({}), folder, local_data=folder, **settings)
+    own = {"local_data": folder, "accept_no_privacy": True}
+    offers = made(role, job, Registry({}), folder, **{**own, **settings})
     return offers._with_spec(OFFER, listed()).refused
 
 
@@ -165,6 +166,17 @@ def test_where_nothing_is_done_again_no_slash_is_asked_for(
     tiny: HonestRound, tmp_path: Path
 ) -> None:
     assert screened(tiny, Role.TRAINER, tmp_path, accept_riders=True) is None
+
+
+def test_a_trainer_shows_its_own_data_to_nobody_who_hides_nothing_of_it(
+    tiny: HonestRound, tmp_path: Path
+) -> None:
+    """Whatever the job pays. Verifiers and aggregators have no data of their own."""
+    asked = {"accept_riders": True, "accept_no_privacy": False}
+    why = screened(tiny, Role.TRAINER, tmp_path, **asked)
+    assert why is not None and "it hides nothing of it" in why
+    assert screened(tiny, Role.VERIFIER, tmp_path, **asked) is None
+    assert screened(tiny, Role.AGGREGATOR, tmp_path, **asked) is None
 
 
 def test_a_trainer_leaves_a_job_that_pays_riders_until_its_operator_accepts_them(
