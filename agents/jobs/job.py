@@ -315,6 +315,16 @@ class JobContext:
             self._nets[device] = net
         return self._nets[device]
 
+    @property
+    def has_net(self) -> bool:
+        """Whether the job's network was built here."""
+        return bool(self._nets)
+
+    @property
+    def shards(self) -> int:
+        """How many shards the job's data has."""
+        return len(self._dataset.shards)
+
     @cached_property
     def _nets(self) -> dict[str, FlatModel]:
         return {}
@@ -333,8 +343,17 @@ def _union(stages: Iterable[Shapes]) -> Shapes:
     return dict(sorted((name, shape) for stage in stages for name, shape in stage.items()))
 
 
+_MOST = 256  # contexts that are kept, and the shards of their data together
+_MOST_SHARDS = 500_000
+
+
 class JobContexts:
-    """Contexts of jobs by id."""
+    """Contexts of jobs by id, those that were asked for last.
+
+    A stranger's manifest may name 100,000 shards, which take 67 MB, and its job costs it next to
+    nothing. So what was not asked for lately is forgotten and read again when it is; not a job that
+    this machine computes in, whose network it would have to build again.
+    """
 
     def __init__(
         self,
@@ -349,17 +368,30 @@ class JobContexts:
         self._store = store
         self._key_of = key_of or (lambda job_id: None)
         self._memory = memory
-        self._contexts: dict[tuple[int, bytes], JobContext] = {}
+        self._contexts: dict[tuple[int, bytes], JobContext] = {}  # asked for last: at the end
 
     def context(self, job_id: int) -> JobContext:
         """The job's context. Raises SpecError, StoreError, DataError."""
         digest = self._network.job(job_id).terms.spec
-        if (job_id, digest) not in self._contexts:
+        found = self._contexts.pop((job_id, digest), None)
+        if found is None:
             raw = self._store.get_digest(digest, MAX_SPEC_BYTES)
-            self._contexts[job_id, digest] = JobContext(
+            found = JobContext(
                 JobSpec.from_bytes(raw), self._store, partial(self._key_of, job_id), self._memory
             )
-        return self._contexts[job_id, digest]
+        self._contexts[job_id, digest] = found
+        self._forget()
+        return found
+
+    def _forget(self) -> None:
+        """Drop the contexts that are too many; the one that was asked for last stays."""
+        shards = sum(one.shards for one in self._contexts.values())
+        for place, one in list(self._contexts.items())[:-1]:
+            if len(self._contexts) <= _MOST and shards <= _MOST_SHARDS:
+                return
+            if not one.has_net:
+                shards -= one.shards
+                del self._contexts[place]
 
 
 __all__ = ["JobContext", "JobContexts", "SpecError", "mechanism_exists"]

@@ -49,9 +49,9 @@ if TYPE_CHECKING:  # who only asks what jobs pay does not load torch
 _BATCH = 200  # calls in a request
 _PAUSE_MIN_S = 0.25  # until a job that is not live, or whose spec can't be had, is asked again
 _PAUSE_MAX_S = 600.0
-_SEARCH_S = 1.0  # a spec that was not there after so long ends the search of this look
+_SEARCH_S = 0.5  # a spec that can't be used, or worked on, after so long ends this look's reading
 _SHARE = 8  # in the end no more than one part of so many of the time goes on such searches
-_NOT_YET = "its spec is yet to be read: another one was searched for in vain"
+_NOT_YET = "its spec is yet to be read: another one took long, and in vain"
 _SCORE_SCALE = 1_000_000  # of NodeBenchmarks: a score is units per second times this
 _OVER = (Phase.FINALIZED, Phase.VOID)
 
@@ -133,8 +133,12 @@ class Offers:
         for offer in offers:
             if len(found) >= self._settings.max_jobs and offer.job_id not in keep:
                 break
+            began, spec = self._clock(), live[offer.job_id].terms.spec
             offer = self._with_spec(offer, live[offer.job_id])
+            took = self._clock() - began
             why = refusal(offer, speed, least, head.timestamp)
+            if why is not None and took > _SEARCH_S and spec in self._had:
+                self._missed(spec, took, why)  # it may be forgotten, and is not read at each look
             if why is None:
                 found.append(Rated(offer.job_id, hourly(offer, speed)))
             else:

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace as Stub
 from typing import Any
 
 import pytest
 import torch
 
-from agents.jobs.job import JobContext
+from agents.jobs import job as module
+from agents.jobs.job import JobContext, JobContexts
 from agents.jobs.model_files import hash_of, read_model
 from agents.jobs.publish import publish_job
 from agents.mechanisms import boundary
@@ -106,3 +108,25 @@ def test_a_machine_that_holds_a_stage_only_may_join_and_may_not_evaluate(
     job = JobContext(JobSpec.from_dict(big), tiny.store, memory=2**27)
     with pytest.raises(SpecError, match="evaluating all stages together takes about"):
         job.net("cpu")
+
+
+@pytest.mark.parametrize(("most", "shards"), [(3, 10**6), (100, 3)])
+def test_contexts_of_strangers_jobs_are_forgotten(
+    tiny: HonestRound, monkeypatch: pytest.MonkeyPatch, most: int, shards: int
+) -> None:
+    """Those that were not asked for lately; a job that is computed in stays. Data of one shard
+    each, so three jobs fit by either bound."""
+    monkeypatch.setattr(module, "_MOST", most)
+    monkeypatch.setattr(module, "_MOST_SHARDS", shards * tiny.job.shards)
+    digest = digest_of(tiny.store.put_bytes(tiny.job.spec.to_bytes()))
+    network: Any = Stub(job=lambda _: Stub(terms=Stub(spec=digest)))
+    contexts = JobContexts(network, tiny.store)
+    first = contexts.context(1)
+    first.net("cpu")
+    second = contexts.context(2)
+    for other in range(3, 20):
+        contexts.context(other)
+        assert contexts.context(2) is second
+        assert len(contexts._contexts) <= 3
+    assert contexts.context(1) is first
+    assert contexts.context(19) is contexts.context(19)

@@ -303,6 +303,27 @@ def test_specs_that_nobody_has_take_a_small_part_of_the_time(
     assert (len(baits.searched) - made) * SEARCH < (baits.now - began) / 6
 
 
+def test_a_job_that_took_long_to_read_and_is_refused_is_not_read_at_each_look(
+    tiny: HonestRound, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one with a large manifest that is not fit for the node."""
+    baits = Baits(tiny, tmp_path, 11, Role.TRAINER)
+    reads: list[int] = []
+
+    def job_of(number: int) -> JobContext:
+        if number != 1:
+            reads.append(number)
+            baits.now += 1.0
+        return tiny.job if number == 1 else other
+
+    other = JobContext(tiny.job.spec.model_copy(update=SCREENED), tiny.store)
+    monkeypatch.setattr(baits.offers, "_job_of", job_of)
+    for number in range(1, 20):
+        assert baits.look(number, 1) == [1]
+        assert len(reads) <= number
+    assert set(reads) == baits.absent
+
+
 def test_a_spec_that_comes_late_is_read(tiny: HonestRound, tmp_path: Path) -> None:
     baits = Baits(tiny, tmp_path, 1, Role.TRAINER)
     assert baits.look(1) == [1]
