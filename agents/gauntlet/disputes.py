@@ -14,7 +14,9 @@ is no offence.
 Whoever measures nothing and repeats the last consensus has no such record. It can name one that
 nobody has: so a record that this member can't have for WITHHELD_BLOCKS is false as well. It can
 name payloads that nobody has: a record that says they were read is then false too, since whoever
-read them keeps them. A member signs that of its own attempts; it takes three of them.
+read them keeps them. A member signs that of its own attempts; it takes three of them. The blocks
+count from the first attempt of this process that failed: what was read before a restart is not
+known after it. It looks again every LOOK_BLOCKS at least, and keeps each record that it has read.
 
 A vector is judged when the time to reveal is over, also where its round is void and has no scoring
 that could be closed: the validator's later records follow from its record all the same.
@@ -46,6 +48,7 @@ from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.state import PayloadError
 
 WITHHELD_BLOCKS = 1_800  # six hours of 12 seconds, in which a record that exists can be had
+LOOK_BLOCKS = 100  # within which a record that was missing is looked for again
 _LOOK_BACK = 50_000  # blocks
 _EVENTS = ("ScoresRevealed", "ScoringClosed", "ScoresOverruled")
 
@@ -83,6 +86,7 @@ class ScoreDisputes:
         self._found: dict[_Vector, str | None] = {}  # why it is false
         self._not_before: dict[_Vector, int] = {}  # blocks
         self._absent: set[_Vector] = set()  # whose records may come yet
+        self._missed: dict[_Vector, int] = {}  # since which block something can't be had
         self._deadlines: dict[tuple[int, int], int] = {}  # of the reveals in a round
         self._revealed: Mapping[tuple[int, int], Sequence[_Vector]] = {}
         self._samples: tuple[tuple[int, int, str], SampleSearch] | None = None  # and the seed
@@ -92,10 +96,16 @@ class ScoreDisputes:
         due, overruled = self._read(head)
         for vector in due:
             judged = vector in self._found and vector not in self._absent
+            judged = judged or vector.verifier in overruled[vector.job, vector.round]
             if not judged and head.number >= self._not_before.get(vector, 0):
                 # Noted before it is tried: one that can't be judged holds up no other.
                 self._not_before[vector] = 2 * head.number - vector.block + 1
                 known = self._judged(vector, head)
+                if known is None or vector in self._absent:
+                    again = head.number + LOOK_BLOCKS
+                    self._not_before[vector] = min(self._not_before[vector], again)
+                else:
+                    self._missed.pop(vector, None)
                 if known is not None:
                     self._found[vector] = known or None
                 break
@@ -149,6 +159,7 @@ class ScoreDisputes:
         self._found.pop(vector, None)  # that it was withheld, if it has come since
         try:
             record = self._record(vector.record)
+            self._keep(vector.record)
             wrong = self._denied(vector, record)
         except StoreUnavailable:
             raise
@@ -172,10 +183,20 @@ class ScoreDisputes:
 
     def _withheld(self, vector: _Vector, head: Head, what: str) -> str | None:
         """What is said of what a vector rests on, if it can't be had; None while it may come."""
-        if head.number - vector.block <= WITHHELD_BLOCKS:
+        first = self._missed[vector] = self._missed.get(vector, head.number)
+        if head.number - first <= WITHHELD_BLOCKS:
             return None
         self._absent.add(vector)
-        return f"nobody can have {what}, {WITHHELD_BLOCKS:,} blocks after it was revealed"
+        return f"nobody can have {what}, looked for during {WITHHELD_BLOCKS:,} blocks"
+
+    def _keep(self, digest: bytes) -> None:
+        """Pin a record that was read: its validator may take it down, and others may ask for it."""
+        try:
+            self._store.pin(self._store.resolve(digest))
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            return  # it was read, which is all that is needed here
 
     def _record(self, digest: bytes) -> ScoreRecord:
         return ScoreRecord.from_bytes(self._store.get_digest(digest, MAX_RECORD_BYTES))
