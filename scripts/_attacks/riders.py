@@ -11,6 +11,7 @@ it: where it is paid beyond its due in one, it is played in three, and the mean 
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -43,6 +44,7 @@ from scripts._attacks.strategies import (
     rides,
     rides_by_tensor,
     skims,
+    stops,
     trains,
 )
 from scripts._attacks.swarm import Strategy, Swarm
@@ -94,13 +96,17 @@ _OWN = ("batch_size", "seq_len", "inner_state", "inner_state_rounds")
 
 @dataclass(frozen=True)
 class Ride:
-    """What a rider sends, and how much of an honest node's work it does for it."""
+    """What a rider sends, and how much of an honest node's work it does for it. `until`: of all
+    rounds, those before what it sends changes."""
 
     send: Callable[..., Strategy] | Strategy
     work: float = 0.0
     pooled: bool = False
+    until: float = 0.0
 
-    def strategy(self, riders: tuple[int, ...]) -> Strategy:
+    def strategy(self, riders: tuple[int, ...], rounds: int) -> Strategy:
+        if self.until:
+            return self.send(math.ceil(self.until * rounds))
         return self.send(*riders) if self.pooled else self.send
 
 
@@ -164,7 +170,9 @@ def _earned(
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            swarm = _played(numbers, fields, nodes, riders, ride.strategy(riders), seed)
+            swarm = _played(
+                numbers, fields, nodes, riders, ride.strategy(riders, numbers.rounds), seed
+            )
         finally:
             torch.set_num_threads(threads)
         honest = [node for node in swarm.nodes if node not in riders]
@@ -274,6 +282,11 @@ ATTACKS = (
         riding(_QUARTERS[0], SIGNS, *_QUARTERS[1:]),
     ),
     Attack("do half of the work", "gauntlet", riding(Ride(trains(0.5), 0.5), SIGNS)),
+    Attack(
+        "stop to work after half of the rounds",
+        "gauntlet",
+        riding(Ride(stops, 0.5, until=0.5), SIGNS),
+    ),
     Attack("train the output layer only", "gauntlet", riding(Ride(head_only, 0.5), SIGNS)),
     Attack(
         "train the output layer, and the rest on a quarter of the data",

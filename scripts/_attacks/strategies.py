@@ -192,6 +192,19 @@ def zero(turn: Turn, node: int) -> State:
     return {name: torch.zeros(shape) for name, shape in turn.swarm.job.shapes.items()}
 
 
+def sends_again(turn: Turn, node: int) -> State:
+    """No work: what the node sent in the round before; noise in the first."""
+    sent = turn.swarm.payloads[:1]
+    return sent[0][node] if sent else noise(turn, node)
+
+
+def stops(after: int) -> Strategy:
+    """Honest in so many rounds; then sends its last payload again and again."""
+    return lambda turn, node: (
+        turn.gradient(node) if turn.swarm.number < after else sends_again(turn, node)
+    )
+
+
 def copies(victim: int) -> Strategy:
     """No work of its own: sends what the victim trains."""
     return lambda turn, node: turn.gradient(victim)
