@@ -4,9 +4,11 @@
 Rule: it asks the posts of the round's miners, and those that its settings name, for statements, and
 looks into the epoch's box of the store. Of each owner it takes one that is signed, of this round,
 and whose file of merged shards lies in the store and has the digests that it states. It waits for
-owners until half of its window is over. An owner that signs many statements without a file has four
-looked for at a time, those first that were looked for least: the rest of the window is for the
-others.
+owners until half of its window is over. Files are looked for side by side, since a distant store
+searches a minute for each that nobody serves, and one that was missing is looked for again after a
+pause as long as its search. An owner that signs many statements without a file has four looked for
+at a time, those first that were looked for least, and one only where there are many owners: the
+rest of the window is for the others.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -39,6 +41,7 @@ from agents.storage.errors import StoreError, StoreUnavailable
 
 _PAUSE_S = 1.0  # between two rounds of questions
 _WIDTH = 8  # posts that are asked at once
+_FILES_AT_ONCE = 16  # that are looked for at once
 _FILES = 4  # of one owner that are looked for after one round of questions; a post keeps as many
 
 
@@ -50,6 +53,7 @@ class _Found:
     asked_at: float = 0.0
     good: dict[int, Statement] = field(default_factory=dict)
     tries: Counter[Statement] = field(default_factory=Counter)
+    again_at: dict[Statement, float] = field(default_factory=dict)
     left: LeftStatements | None = None
 
 
@@ -64,9 +68,16 @@ class Gathered:
 
 
 class Gathering:
-    """The statements of rounds, for one proposer."""
+    """The statements of rounds, for one proposer. `clock`: seconds."""
 
-    def __init__(self, context: Context, network: Network, reader: RoundReader) -> None:
+    def __init__(
+        self,
+        context: Context,
+        network: Network,
+        reader: RoundReader,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self._context, self._network, self._reader = context, network, reader
         self._peers = tuple(context.settings.post_peers)
         self._where = domain(network.deployment.chain_id, network.rounds.address)
@@ -92,7 +103,7 @@ class Gathering:
         shares = Shares(seed, frozenset(s.reveal.node for s in submissions))
         due = self._due(job, plan.epoch, shares, submissions)
         missing = due - self._found.good.keys()
-        now = time.monotonic()
+        now = self._clock()
         if missing and now - self._found.asked_at >= _PAUSE_S:
             self._found.asked_at = now
             opened = view.round.opened_block
@@ -142,18 +153,38 @@ class Gathering:
     ) -> None:
         assert self._found is not None
         good, tries = self._found.good, self._found.tries
+        again_at = self._found.again_at
         signed: dict[int, list[Statement]] = defaultdict(list)
         for one in dict.fromkeys(said):
             if one.owner in good:
                 continue
             if shares.sound(epoch, [one], self._operators, self._where).statements:
                 signed[one.owner].append(one)
-        for owner, found in signed.items():
-            for one in sorted(found, key=tries.__getitem__)[:_FILES]:
-                tries[one] += 1
-                if self._has_file(job, epoch, shares, one):
-                    good[owner] = one
-                    break
+        due = self._to_look_for(signed)
+        tries.update(due)
+
+        def look(one: Statement) -> bool:
+            began = self._clock()
+            there = self._has_file(job, epoch, shares, one)
+            now = self._clock()
+            again_at[one] = now + max(now - began, _PAUSE_S)
+            return there
+
+        with ThreadPoolExecutor(_FILES_AT_ONCE, "shards") as pool:
+            for one, there in zip(due, pool.map(look, due), strict=True):
+                if there:
+                    good.setdefault(one.owner, one)
+
+    def _to_look_for(self, signed: Mapping[int, Sequence[Statement]]) -> list[Statement]:
+        """The statements whose files are looked for now: of each owner one, then their second."""
+        assert self._found is not None
+        now, again_at, tries = self._clock(), self._found.again_at, self._found.tries
+        rows: list[tuple[int, Statement]] = []
+        for found in signed.values():
+            may = [one for one in found if now >= again_at.get(one, 0.0)]
+            rows += enumerate(sorted(may, key=tries.__getitem__)[:_FILES])
+        rows.sort(key=lambda row: row[0])
+        return [one for _, one in rows[: max(_FILES_AT_ONCE, len(signed))]]
 
     def _has_file(self, job: JobContext, epoch: Epoch, shares: Shares, said: Statement) -> bool:
         """Whether the merged shards lie in the store, with the digests that are stated."""

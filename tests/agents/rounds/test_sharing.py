@@ -601,6 +601,7 @@ def test_an_owner_that_signs_many_statements_without_a_file_has_four_looked_for_
     (good,) = [one for one in all_of_them if one.owner == poor]
     bad = [replace(good, content=bytes([n]) * 32).by(WALLETS[poor], WHERE) for n in range(1, 7)]
     gathering, looked = miners.gathering(), list[bytes]()
+    gathering._clock = lambda: 1_000.0  # no pause after a miss is over
     honest = gathering._has_file
 
     def counted(job: Any, epoch: Any, shares: Any, one: Statement) -> bool:
@@ -613,12 +614,12 @@ def test_an_owner_that_signs_many_statements_without_a_file_has_four_looked_for_
     submissions = miners.reader().submissions(miners.view)
     first = gathering.of(miners.view, submissions)
     assert first is not None and {one.owner for one in first.said} == set(NINE) - {poor}
-    assert looked == [one.content for one in bad[:4]]
+    assert sorted(looked) == [one.content for one in bad[:4]]
     assert gathering._found is not None
     gathering._found.asked_at = 0.0
     second = gathering.of(miners.view, submissions)
     assert second is not None and second.complete and good in second.said
-    assert looked[4:] == [bad[4].content, bad[5].content, good.content]
+    assert sorted(looked[4:]) == sorted([bad[4].content, bad[5].content, good.content])
 
 
 def test_forged_statements_in_a_record_make_the_result_wrong(miners: Miners) -> None:
