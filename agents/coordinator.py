@@ -7,10 +7,12 @@
     a contested verdict on a task         run the task, name its result
     a judged benchmark                    check it again, overrule a false verdict, condemn
                                           invented work
-    a model at a checkpoint               recompute its rounds, attest it
     a validator's scores                  measure them again, overrule a false vector
+    a model at a checkpoint               recompute its rounds, attest it
 
 Cases of every job are decided, whichever job the member's settings name. One process per member.
+Challenges come first, those that take least before others, then appeals: they have deadlines. A
+result that takes longer to recompute than half of its dispute window is not begun.
 For each case all honest members derive the same operation. One proposes it, each serves its EIP-712
 signature on its board, and whoever has collected enough relays them; a member without peers
 approves on chain. After the timelock anyone executes.
@@ -40,6 +42,7 @@ from agents.runtime.wallet import recover_typed
 from agents.storage.content_store import ContentStore
 from agents.storage.several import open_stores
 from agents.tasks.dispute import TaskDisputes
+from agents.verify.long_cases import LongCases
 from agents.verify.rulings import (
     Ruling,
     appeal_rulings,
@@ -63,6 +66,7 @@ _TYPES = {"Approval": [{"name": "op_id", "type": "bytes32"}]}
 _GIVE_UP = 0.5  # of the dispute window: how long a missing artefact is waited for
 _BOARD_PATIENCE_S = 10.0  # without enough signatures from the boards: approve on chain
 _REPORT_BLOCKS = 50_000
+_MOST = 0.5  # of the dispute window: how long recomputing a challenged result may take
 _JUDGES = 4  # jobs whose models are kept in memory
 
 T = TypeVar("T")
@@ -97,6 +101,8 @@ class Coordinator:
         self._judges: dict[int, Judge] = {}
         self._attesting: Attesting | None = None
         self._verdicts: dict[tuple[bytes, bytes], bool] = {}
+        self._takes_s: dict[tuple[int, int], float] = {}
+        self._cases = LongCases()
         self._said: set[str] = set()
         self._error: Exception | None = None
 
@@ -129,6 +135,7 @@ class Coordinator:
     def step(self, head: Head) -> str | None:
         """The single next action."""
         self._error = None
+        self._cases.begin()
         for rulings in self._rulings(head):
             did = self._carry_out(rulings, head)
             if did is not None:
@@ -146,7 +153,7 @@ class Coordinator:
         yield list(role_rulings(self.network, trusted))
         contested = self.disputes.step(head)
         yield list(task_rulings(self.network, contested, self.disputes.result))
-        for job_id, number in self.network.disputed():
+        for job_id, number in self._disputed(head):
             ruling = self._tried(job_id, partial(self._challenge, head, job_id, number))
             if ruling is not None:
                 yield [ruling]
@@ -160,13 +167,15 @@ class Coordinator:
             ),
         ):
             yield [ruling]
+        if self._cases.spent:
+            return  # what has come up meanwhile is looked at first
         found = self._tried(None, partial(self.benchmarks.step, head))
         yield list(benchmark_rulings(self.network, found or []))
+        false = self._tried(None, partial(self._false_scores, head))
+        yield list(score_rulings(self.network, false or []))
         if self.context.settings.coordinator.attest:
             due = self._tried(None, partial(self._attestations, head))
             yield list(attestation_rulings(self.network, due or []))
-        false = self._tried(None, partial(self._false_scores, head))
-        yield list(score_rulings(self.network, false or []))
 
     def _false_scores(self, head: Head) -> list[FalseScores]:
         """Validators' vectors that public bytes deny. Loads torch, which a member of a network
@@ -202,7 +211,8 @@ class Coordinator:
                 return []  # torch is not loaded before it is needed
             from agents.verify.attesting import Attesting
 
-            self._attesting = Attesting(self.network, self._reading, self._no_attestation)
+            most_s = 3_600 * self.context.settings.coordinator.attest_hours
+            self._attesting = Attesting(self.network, self._reading, self._no_attestation, most_s)
         return self._attesting.step(head)
 
     def _reading(self, job_id: int) -> Judge:
@@ -221,10 +231,34 @@ class Coordinator:
             self._said.add(why)
             self.context.log.warning("cannot_judge", job=job_id, why=why)
 
+    def _disputed(self, head: Head) -> list[tuple[int, int]]:
+        """(job, round) of every challenged result, those first that take least to recompute."""
+        found = self.network.disputed()
+        for place in found:
+            if place not in self._takes_s:
+                takes = self._tried(place[0], partial(self._takes, head, *place))
+                if takes is not None:
+                    self._takes_s[place] = takes
+        self._takes_s = {one: self._takes_s[one] for one in found if one in self._takes_s}
+        return sorted(self._takes_s, key=lambda place: (self._takes_s[place], place))
+
+    def _takes(self, head: Head, job_id: int, number: int) -> float:
+        self.access.step(job_id)
+        return self.judge(job_id).takes_s(observe(self.network, job_id, head, number))
+
     def _challenge(self, head: Head, job_id: int, number: int) -> Ruling | None:
         self.access.step(job_id)
         view = observe(self.network, job_id, head, number)
-        return challenge_ruling(self.network, view, lambda: self._result_errors(view))
+        takes, window = self._takes_s[job_id, number], view.job.terms.dispute_s
+        if takes > _MOST * window:
+            hours = (
+                f"{takes / 3_600:.3g} hours to recompute, and is disputed for {window / 3_600:g}"
+            )
+            self._say(job_id, f"the challenged result of round {number} takes {hours}: not begun")
+            return None
+        case = "challenge", job_id, number, view.round.result_hash, view.round.deadline
+        judge = partial(self._result_errors, view)
+        return challenge_ruling(self.network, view, lambda: self._cases.judged(case, judge))
 
     def _result_errors(self, view: View) -> list[str] | None:
         window = view.job.terms.dispute_s
@@ -237,7 +271,8 @@ class Coordinator:
         # The seed too: another one, after a reorg, makes another task of the same report.
         case = report_id, view.round.seed
         if case not in self._verdicts:
-            verdict = self.judge(report.job_id).is_innocent(view, report.node_id)
+            judge = partial(self.judge(report.job_id).is_innocent, view, report.node_id)
+            verdict = self._cases.judged(case, judge)
             if verdict is None:
                 return None
             self._verdicts[case] = verdict

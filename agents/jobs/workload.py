@@ -29,6 +29,12 @@ def evaluating(job: JobContext, trainers: int) -> float:
     return _FORWARD * models * job.spec.eval_batches * _batch(job)
 
 
+def recomputing(job: JobContext, trainers: int) -> float:
+    """As `evaluating`, on no more validation text than there is. Raises DataLocked, StoreError."""
+    batches = job.spec.eval_batches * job.spec.optimizer.batch_size
+    return min(1.0, job.data.val_sequences / batches) * evaluating(job, trainers)
+
+
 def measuring(job: JobContext, trainers: int) -> float:
     """Of a validator's primary evaluation (`agents.gauntlet.primary_evaluation`); 0 without one.
 

@@ -150,6 +150,9 @@ class CoordinatorSettings(_Section):
     attest: bool = Field(
         True, description="Recompute finalized rounds, and attest the models of checkpoints"
     )
+    attest_hours: float = Field(
+        1.0, gt=0, description="Attest no job of which one round takes longer to recompute"
+    )
     trusted_owners: list[str] = Field(
         [], description="Owners whose nodes may be verifiers and aggregators"
     )

@@ -15,7 +15,9 @@ recomputed once. A round that is wrong ends it for the job: every later model re
 payload that nobody can have, and that the round left out for that, is not waited for: one node
 could keep all models from being attested. Any other artefact that is missing gives no word, and is
 looked for again after a pause. So does a job that can't be computed here for whatever reason: it
-holds up no other job.
+holds up no other job. A job of which one round takes longer than a stated time, by its spec or by
+the clock, is not attested any further: its sponsor chooses how much text a result is evaluated on,
+and a member that computes for days misses the deadlines of challenges and appeals.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from agents.training.state import PayloadError
 from agents.verify.judging import Judge
 
 _PAUSE_S, _PAUSE_MAX_S = 2.0, 300.0
+_MOST_S = 3_600.0  # that recomputing a round may take
 # What no job is to blame for.
 _EVERYBODYS = (ConfigError, JournalError, RpcDown, Stopped, StoreUnavailable, WalletError)
 
@@ -77,7 +80,8 @@ class Attesting:
     """One member's attestations, of every job.
 
     `judge_of`: the recomputation of a job, made when it is first needed. `tell`: hears in a
-    sentence, once, of a job and why its models are not attested.
+    sentence, once, of a job and why its models are not attested. `most_s`: that a round may take.
+    `clock`: seconds.
     """
 
     def __init__(
@@ -85,10 +89,14 @@ class Attesting:
         network: Network,
         judge_of: Callable[[int], Judge],
         tell: Callable[[int, str], None],
+        most_s: float = _MOST_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._network = network
         self._judge_of = judge_of
         self._tell = tell
+        self._most_s = most_s
+        self._clock = clock
         self._jobs: dict[int, _Progress] = {}
 
     def step(self, head: Head) -> list[Attestation]:
@@ -99,10 +107,13 @@ class Attesting:
             if not length:
                 continue
             progress = self._progress(job_id, length)
-            late = time.monotonic() >= progress.not_before
+            late = self._clock() >= progress.not_before
             if not worked and not progress.wrong and progress.count < length and late:
                 worked = True
+                began = self._clock()
                 self._recompute(job_id, progress, head)
+                if not progress.wrong and self._clock() - began > self._most_s:
+                    self._refuse(job_id, progress, "took", self._clock() - began)
             attested = self._attested([(job_id, one.model) for one in progress.due])
             due += [one for one, done in zip(progress.due, attested, strict=True) if not done]
         return due
@@ -154,6 +165,10 @@ class Attesting:
         try:
             judge = self._judge_of(job_id)
             view = observe(self._network, job_id, head, entry.round_id)
+            takes = judge.takes_s(view)
+            if takes > self._most_s:
+                self._refuse(job_id, progress, "takes", takes)
+                return
             wrong = judge.result_errors(view, patient=not self._left_out(judge, view, entry))
             spec = judge.reader.models.spec(job_id)
             if wrong == [] and _is_point(entry.index, spec.checkpoint_every, spec.rounds):
@@ -166,7 +181,7 @@ class Attesting:
             wrong, why = None, f": {type(error).__name__}: {error}"
         if wrong is None:
             progress.pause = min(max(_PAUSE_S, 2 * progress.pause), _PAUSE_MAX_S)
-            progress.not_before = time.monotonic() + progress.pause
+            progress.not_before = self._clock() + progress.pause
             self._tell(job_id, f"round {entry.round_id} can't be recomputed, or not yet{why}")
             return
         progress.pause = progress.not_before = 0.0
@@ -178,6 +193,14 @@ class Attesting:
         if checkpoint is not None:
             place = (job_id, entry.round_id, entry.new_model)
             progress.due.append(Attestation(*place, checkpoint, entry.head))
+
+    def _refuse(self, job_id: int, progress: _Progress, takes: str, seconds: float) -> None:
+        """Attest nothing more of a job of which one round takes too long."""
+        progress.wrong = (
+            f"a round of it {takes} {seconds / 3_600:.3g} hours to recompute, and "
+            f"coordinator.attest_hours is {self._most_s / 3_600:.3g}"
+        )
+        self._tell(job_id, progress.wrong)
 
     def _left_out(self, judge: Judge, view: View, entry: LedgerEntry) -> bool:
         """Whether payloads can't be had, and only such as the round left out for just that: they

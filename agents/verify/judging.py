@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
+from agents.jobs.choice import USUAL_SPEED
 from agents.jobs.job import DataLocked
+from agents.jobs.workload import recomputing
 from agents.mechanisms.privacy.aggregate import Aggregate
 from agents.protocol.network import Network
 from agents.protocol.view import View
@@ -131,6 +133,15 @@ class Judge:
         self._tell = tell
         # By case whether a trace might change that.
         self._no_word: dict[tuple[int, int, bytes, int], bool] = {}
+
+    def takes_s(self, view: View) -> float:
+        """Seconds that `result_errors` computes on a machine of usual speed; 0 where keys are
+        missing, since nothing is computed then. Raises SpecError, StoreError."""
+        job = self.reader.models.job(view.job_id)
+        try:
+            return recomputing(job, view.round.n_revealed) / USUAL_SPEED
+        except DataLocked:
+            return 0.0
 
     def result_errors(self, view: View, patient: bool) -> list[str] | None:
         """See `result_errors` above. None too while keys of what it takes are not disclosed."""

@@ -10,7 +10,7 @@ import pytest
 
 from agents.jobs.deterrence import Checking, checking
 from agents.jobs.job import JobContext
-from agents.jobs.workload import evaluating, measuring, training, verifying
+from agents.jobs.workload import evaluating, measuring, recomputing, training, verifying
 from agents.protocol.draw_chance import Exposure
 from agents.protocol.numbers import ZOO
 from agents.protocol.slashing import DEFAULTS
@@ -42,6 +42,14 @@ def test_a_result_is_evaluated_before_and_after(tiny: HonestRound) -> None:
     gaining = context(tiny, score="alignment")
     assert gaining.score.needs_gains
     assert evaluating(gaining, 4) == 6 * once
+
+
+def test_a_result_is_recomputed_on_no_more_text_than_there_is(tiny: HonestRound) -> None:
+    """A spec may name a hundred thousand batches of a few sequences."""
+    assert recomputing(tiny.job, 4) == evaluating(tiny.job, 4)
+    greedy = context(tiny, eval_batches=100_000)
+    tokens = greedy.data.val_sequences * 16
+    assert recomputing(greedy, 4) == pytest.approx(2 * 2 * greedy.parameters * tokens)
 
 
 def test_a_verifier_does_the_expected_number_of_trainers_again(tiny: HonestRound) -> None:

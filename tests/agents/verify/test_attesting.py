@@ -247,6 +247,33 @@ def test_a_job_that_fails_in_a_way_nobody_foresaw_is_paused_and_holds_up_no_othe
     assert [found.round_id for found in ada.look()] == [2]
 
 
+def test_a_job_that_takes_too_long_by_its_spec_is_not_begun(job: LyingJob) -> None:
+    ada = Member(job)
+    ada.judge.takes_s = lambda view: 7_200.0  # type: ignore[method-assign]
+    assert ada.look() == [] and ada.rounds == []
+    assert ada.said == [
+        "a round of it takes 2 hours to recompute, and coordinator.attest_hours is 1"
+    ]
+
+
+def test_a_job_that_took_too_long_by_the_clock_is_not_gone_on_with(job: LyingJob) -> None:
+    """Not all that a model computes follows from its parameters."""
+    ada = Member(job)
+    now, honest = 0.0, ada.judge.result_errors
+
+    def slow(view: Any, patient: bool) -> list[str] | None:
+        nonlocal now
+        now += 3_601.0
+        return honest(view, patient)
+
+    ada.judge.result_errors = slow  # type: ignore[method-assign]
+    ada.attesting._clock = lambda: now
+    assert ada.look() == [] and ada.rounds == [1]
+    assert ada.said == [
+        "a round of it took 1 hours to recompute, and coordinator.attest_hours is 1"
+    ]
+
+
 def test_a_reorg_takes_back_what_was_due(job: LyingJob) -> None:
     ada = Member(job)
     job.round_(TRAINERS)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In which order a committee member judges its cases, and which it does not begin.
+
+A stranger's job may be evaluated on as much text as its sponsor likes: its cases and its models
+must keep no member from a case of another job whose deadline passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agents import coordinator
+from agents.coordinator import Coordinator
+from agents.protocol.numbers import Phase
+from agents.runtime.config import CoordinatorSettings
+from agents.runtime.logs import open_log
+from agents.verify.long_cases import LongCases
+
+DAY = 86_400
+HEAD: Any = SimpleNamespace(number=1, timestamp=0)
+
+
+class Member(Coordinator):
+    """A member as far as the order of its work goes. `takes`: by job with a challenged result,
+    the seconds that recomputing it takes, by a clock of the test."""
+
+    def __init__(self, takes: dict[int, float]) -> None:
+        self.takes, self.now = takes, 0.0
+        self.did = list[str]()
+        self.access = SimpleNamespace(step=lambda job_id: None)  # type: ignore[assignment]
+        settings = SimpleNamespace(coordinator=CoordinatorSettings())
+        log = open_log("member", "error", True, None)
+        self.context = SimpleNamespace(settings=settings, log=log)  # type: ignore[assignment]
+        self.network = SimpleNamespace(  # type: ignore[assignment]
+            deployment=SimpleNamespace(block=0),
+            disputed=lambda: [(job, 1) for job in takes],
+        )
+        self.disputes = SimpleNamespace(step=lambda head: [], result=None)  # type: ignore[assignment]
+        self.benchmarks = SimpleNamespace(step=self._noting("benchmarks"))  # type: ignore[assignment]
+        self._false_scores = self._noting("scores")  # type: ignore[method-assign]
+        self._attestations = self._noting("attestations")  # type: ignore[method-assign]
+        self._verdicts, self._said, self._error = {}, set(), None
+        self._takes_s, self._cases = {}, LongCases(lambda: self.now)
+
+    def _noting(self, what: str) -> Any:
+        return lambda head: self.did.append(what) or []  # type: ignore[func-returns-value]
+
+    def judge(self, job_id: int) -> Any:
+        def errors(view: Any, patient: bool) -> list[str]:
+            self.did.append(f"challenge {job_id}")
+            self.now += self.takes[job_id]
+            return []
+
+        return SimpleNamespace(takes_s=lambda view: self.takes[job_id], result_errors=errors)
+
+    def look(self) -> list[str]:
+        """What one step does, in order, when nothing has to be sent."""
+        self.did = []
+        self._cases.begin()
+        for _ in self._rulings(HEAD):
+            pass
+        return self.did
+
+
+@pytest.fixture(autouse=True)
+def chain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every round is disputed for three days, of which none is over."""
+
+    def observed(network: Any, job_id: int, head: Any, number: int) -> Any:
+        terms = SimpleNamespace(dispute_s=3 * DAY)
+        of = SimpleNamespace(result_hash=bytes(32), deadline=3 * DAY)
+        return SimpleNamespace(
+            job_id=job_id, phase=Phase.DISPUTED, now=0, job=SimpleNamespace(terms=terms), round=of
+        )
+
+    def ruling(network: Any, view: Any, is_wrong: Any) -> Any:
+        return is_wrong()
+
+    monkeypatch.setattr(coordinator, "observe", observed)
+    monkeypatch.setattr(coordinator, "challenge_ruling", ruling)
+    monkeypatch.setattr(coordinator, "appeal_rulings", lambda *_: iter(()))
+    monkeypatch.setattr(coordinator, "role_rulings", lambda *_: iter(()))
+    yield
+
+
+def test_attestations_come_last() -> None:
+    assert Member({}).look() == ["benchmarks", "scores", "attestations"]
+
+
+def test_what_takes_least_is_judged_first() -> None:
+    member = Member({1: 50, 2: 3, 3: 20})
+    assert member.look()[:3] == ["challenge 2", "challenge 3", "challenge 1"]
+
+
+def test_a_long_case_ends_the_step_and_is_judged_once() -> None:
+    """What came up meanwhile is looked at before the next one."""
+    member = Member({1: 5_000, 2: 4_000})
+    assert member.look() == ["challenge 2"]
+    member.takes[3] = 7
+    assert member.look() == ["challenge 3", "challenge 1"]
+    assert member.look() == ["challenge 3", "benchmarks", "scores", "attestations"]
+
+
+def test_a_result_that_takes_days_is_not_begun_and_holds_nobody_up() -> None:
+    member = Member({1: 1.6 * DAY, 2: 10})
+    assert member.look() == ["challenge 2", "benchmarks", "scores", "attestations"]
+    assert member._said == {
+        "the challenged result of round 1 takes 38.4 hours to recompute, and is disputed for 72: "
+        "not begun"
+    }
