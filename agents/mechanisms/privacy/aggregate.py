@@ -26,7 +26,7 @@ from agents.mechanisms.privacy.parts.accountant import Accountant, Charge
 from agents.mechanisms.privacy.parts.noise import Generator
 
 TRUST = (
-    "The aggregator adds this noise: it is trusted for privacy (not for correctness), "
+    "The aggregator adds this noise: it is trusted for privacy, and not to choose the noise, "
     "and payloads must be readable by nobody else."
 )
 
