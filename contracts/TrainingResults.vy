@@ -393,7 +393,8 @@ def propose_result(
     """
     @notice Proposes the round's result and opens CHALLENGE: the operator of the aggregator on duty
             until the deadline, then that of any node of the snapshot for another window, except
-            nodes whose result was successfully challenged in this round.
+            nodes whose result was successfully challenged in this round. Once there was such a
+            challenge, a trainer may not propose: else each of many could hold the round a day.
     @dev result_hash = keccak256(abi_encode(job_id, round_id, attempt, model, update, report,
          contributions_hash)), contributions_hash = keccak256(abi_encode(nodes, contributions)).
          Reverts: "results: not in aggregate", "results: not operator", "results: not on duty",
@@ -424,7 +425,10 @@ def propose_result(
         assert (
             self._verifiers[key][node_id] != 0
             or node_id in self._aggregators[key]
-            or staticcall ITrainingRounds(rounds).is_expected(job_id, round_id, node_id)
+            or (
+                round_clock._count(clock, round_clock.ATTEMPT) == 0
+                and staticcall ITrainingRounds(rounds).is_expected(job_id, round_id, node_id)
+            )
         ), "results: not in snapshot"
         assert not round_marks._has(job_id, round_id, BARRED, node_id), "results: barred"
     assert (
@@ -897,7 +901,8 @@ def _tick(job_id: uint256, round_id: uint256) -> uint256:
 @internal
 def _aggregate_again(job_id: uint256, round_id: uint256, clock: uint256) -> uint256:
     """
-    @notice Lets any node of the snapshot propose, if a result can be settled in time.
+    @notice Lets nodes of the snapshot propose, trainers before the first result alone, if a result
+            can be settled in time.
     """
     if not self._fits(clock, 1):
         return self._void(job_id, round_id, clock, "no time left")

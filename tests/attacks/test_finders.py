@@ -240,7 +240,7 @@ def test_second_result__cannot_leave_out_who_was_falsely_convicted(stage: RoundS
     report = stage.report(1, victim, INVALID, *stage.verifiers[:2])
     challenge(stage, stage.challenger)
     uphold(stage)
-    stage.propose(1, next(p for p in stage.trainers if p != victim))
+    stage.propose(1, stage.verifiers[2])
     stage.attest(1)
     stage.finalize()
     before = of_player(system, victim)

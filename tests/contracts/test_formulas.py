@@ -154,7 +154,7 @@ def test_result_hash__of_a_second_attempt(stage: RoundStage) -> None:
     first = system.rounds.round(1, round_id).result_hash
     coordinator = system.coordinator.address
     system.results.resolve_challenge(1, round_id, first, True, sender=coordinator)
-    second = stage.propose(round_id, player=stage.trainers[0])
+    second = stage.propose(round_id, player=stage.verifiers[0])
     contributions = formulas.contributions_hash(stage.ids, stage.shares)
     mine = formulas.result_hash(1, round_id, 2, MODEL, UPDATE, REPORT, contributions)
     assert mine == second != first

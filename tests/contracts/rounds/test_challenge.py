@@ -169,7 +169,7 @@ def test_resolve_challenge__upheld__old_attestations_do_not_count(
     stage.attest(1)
     stage.challenge(1)
     results.resolve_challenge(1, 1, result_of(stage), True, sender=owner)
-    stage.propose(1, stage.trainers[0])
+    stage.propose(1, stage.verifiers[0])
     assert rounds.round(1, 1).attested_stake == 0
     with refuses("results: not finalizable"):
         stage.finalize()
@@ -217,7 +217,7 @@ def test_resolve_challenge__upheld__the_next_result_may_be_challenged(
 ) -> None:
     stage.to_disputed()
     results.resolve_challenge(1, 1, result_of(stage), True, sender=owner)
-    stage.propose(1, stage.trainers[0])
+    stage.propose(1, stage.verifiers[0])
     assert not results.is_challenged(1, 1)
     stage.challenge(1)
     assert results.bonds_held() == 2 * BOND

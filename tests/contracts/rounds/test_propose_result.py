@@ -119,3 +119,21 @@ def test_propose_result__after_an_upheld_challenge(
     second = stage.propose(1, other)
     assert second == expected_hash(2, stage.ids, stage.shares)
     assert second != expected_hash(1, stage.ids, stage.shares)
+
+
+@pytest.mark.parametrize("group", ["aggregators", "verifiers"])
+def test_propose_result__trainers_one_after_the_other__hold_a_round_once(
+    stage: RoundStage, owner: str, results: Any, group: str
+) -> None:
+    """Each wrong result takes the committee's delay, of a day, and a fifth of a trainer's stake."""
+    stage.to_aggregate()
+    stage.system.wait_out(1, 1)
+    wrong = stage.propose(1, stage.trainers[0], model=b"\7" * 32)
+    stage.challenge(1)
+    results.resolve_challenge(1, 1, wrong, True, sender=owner)
+    assert stage.system.phase(1, 1) == AGGREGATE
+    for trainer in stage.trainers[1:]:
+        with refuses("results: not in snapshot"):
+            stage.propose(1, trainer, model=b"\7" * 32)
+    right = stage.propose(1, getattr(stage, group)[-1])
+    assert right == expected_hash(2, stage.ids, stage.shares)

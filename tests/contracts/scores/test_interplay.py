@@ -52,7 +52,7 @@ def test_dispute__another_result_is_paid_by_the_same_scores(stage: ScoreStage) -
     stage.commit_all(round_id, HONEST, *stage.verifiers[:2])
     resolve(stage, round_id, upheld=True)
     assert stage.system.phase(1, round_id) == AGGREGATE
-    stage.job.propose(round_id, stage.job.trainers[0])
+    stage.job.propose(round_id, stage.job.verifiers[0])
     stage.job.attest(round_id)
     with refuses("scores: open"):
         stage.job.finalize()

@@ -339,7 +339,8 @@ class Model:
         r = self.last
         need(r.phase == AGGREGATE, "results: not in aggregate")
         if r.fallback:
-            snapshot = {*r.trainers, *r.weights, *r.aggregators}
+            # Trainers as long as nothing was proposed.
+            snapshot = {*r.weights, *r.aggregators, *(r.trainers if not r.attempt else ())}
             need(node in snapshot, "results: not in snapshot")
             need(node not in r.barred, "results: barred")
         else:
