@@ -143,6 +143,10 @@ class _Record:
     job_id: int = JOB
     chain_id: int = WHERE["chainId"]
 
+    def of(self, event: str, round_id: int | None = None) -> tuple[Any, ...]:
+        """None of its work was found invalid."""
+        return ()
+
 
 @dataclass
 class _Stakes:
