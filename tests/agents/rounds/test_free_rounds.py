@@ -20,9 +20,9 @@ from agents.rounds.outcome import Outcome, compute, disagreements
 from agents.rounds.plan import Plans
 from agents.rounds.reader import RoundReader
 from agents.rounds.report import RoundReport
-from agents.rounds.submissions import Submission
+from agents.rounds.submissions import Submission, fetch
 from agents.storage.embedded import EmbeddedStore
-from agents.training.assignment import input_root, size
+from agents.training.assignment import input_root
 from agents.training.state import apply_outer, model_hash
 from agents.verify.judging import Judge
 from agents.verify.spot_checks import malformed
@@ -199,16 +199,19 @@ def test_a_result_by_other_scores_is_wrong(free: HonestRound) -> None:
     assert disagreements(right, proposal_of(wrong), wrong.report)
 
 
-def test_batches_that_were_not_merged_are_handed_out_again(free: HonestRound) -> None:
+def test_batches_of_a_good_payload_are_done_though_it_was_not_merged(free: HonestRound) -> None:
+    """Else its node would show the same work again. Those of a bad one are handed out again."""
     facts = ChainFacts(free.published)
     facts.open(1, SEED)
-    facts.record(1, result(free, free.honest(), {3: 7}), free.store)
+    bad = fetch(free.reveal(5, b"junk"), free.job, free.store, free.plan.manifest.seed)
+    sent = [bad if one.reveal.node == 5 else one for one in free.honest()]
+    facts.record(1, result(free, sent, {3: 7}), free.store)
     plan = Plans(facts, Models(facts, free.store)).of(facts.open(2, b"\x22" * 32))
-    left = [r for a in free.plan.manifest.assignments if a.node != 3 for r in a.ranges]
-    assert size(plan.carry_in) == size(left) < free.job.spec.batches_per_round
+    again = free.plan.manifest.of(5)
+    assert plan.carry_in == again.ranges
     assert plan.cursor_in == free.plan.manifest.cursor
-    assert plan.manifest.carry == ()
-    assert plan.manifest.cursor == plan.cursor_in + free.plan.manifest.of(3).batches
+    fresh = sum(one.batches for one in plan.manifest.assignments) - again.batches
+    assert plan.manifest.cursor == plan.cursor_in + fresh
 
 
 def test_the_rule_for_choosing_is_the_scores_own(free: HonestRound) -> None:
