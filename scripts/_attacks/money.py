@@ -155,7 +155,8 @@ def _use_up_the_time(market: Market, dispute_s: int) -> Outcome:
     with hired(market, "mallory", 2, dispute_s=dispute_s):
         with market.attack():
             duty = market.on_duty(market.train())
-        proposers = [*market.evil, *market.evil_verifiers, duty]
+        # Of the trainers one may, before any result was thrown out.
+        proposers = [market.evil[0], *market.evil_verifiers, duty]
         ends = []
 
         def deed(market: Market) -> None:
@@ -175,7 +176,8 @@ def _use_up_the_time(market: Market, dispute_s: int) -> Outcome:
                 market.finalize(number, arrays)
             ends.append(market.phase(number))
 
-        attackers: list[Player | str] = [market.sponsor, market.stranger, *proposers]
+        people = [*market.evil, *market.evil_verifiers, duty]
+        attackers: list[Player | str] = [market.sponsor, market.stranger, *people]
         stakes = len(market.evil) * market.numbers.stake + market.numbers.aggregator_stake
         stakes += len(market.evil_verifiers) * market.numbers.verifier_stake
         bonds = terms.challenge_bond + settings.least_challenge_bond

@@ -31,10 +31,10 @@ EXPECTED = {
         (1 - DRAWN) * 850 / 3 - DRAWN * 60,
         (1 - DRAWN) * 850 / 3 - DRAWN * 30,
     ),
-    # Five wrong results take five days: there is time for a right one. Three trainers lose a fifth
-    # of 100 and two others of 1,000, half of it to the friend; the cut is another's. Two verifiers
-    # attest, the third is suspended.
-    "use up the time by wrong results": (-30 - 200 - 50 - 100 / 3, -50 - 100 / 3),
+    # A trainer's wrong result, a verifier's and an aggregator's take three days: there is time for
+    # a right one. The trainer loses a fifth of 100, the others of 1,000, half of it to the friend;
+    # the cut is another's. Two verifiers attest, the third is suspended.
+    "use up the time by wrong results": (-10 - 200 - 50 - 100 / 3, -50 - 100 / 3),
     # One wrong result takes a day, the round is void, and the next one pays its pool. There one of
     # the attacker's three trainers is suspended, and the cut for a result, which was the one's on
     # duty, is one of three aggregators'. The friend has half of what the trainer lost.
@@ -58,15 +58,13 @@ def test_attack__brings_what_the_table_says(played: Played, attack: Attack) -> N
     assert played(attack).profit <= 0 or attack.full_name in KNOWN
 
 
-def test_wrong_results__of_more_proposers_than_days__void_a_round_at_the_usual_terms() -> None:
-    """Seven days of committee are more than a round has. Of 18 trainers six are the attacker's, and
-    with its verifier they are seven: six lose a fifth of 100 ZOO, one of 1,000, and the friend has
-    half of that. All of them are suspended when the next round pays the pool."""
+def test_wrong_results__of_however_many_trainers__void_no_round_at_the_usual_terms() -> None:
+    """Of 18 trainers six are the attacker's. One of them proposes, before a result was thrown out;
+    a round has time for seven. So it ends as with three: see the table above."""
     many = Market(Numbers(nodes=18))
     found = money.use_up_the_time(many)
-    assert found.note == "the round is void"
-    suspended = 850 / 3 + 100 / 3
-    assert in_zoo(found)[0] == pytest.approx(50 / 3 - 50 - suspended - 60 - 100)
+    assert found.note == "the round is paid all the same"
+    assert in_zoo(found) == pytest.approx((-10 - 200 - 50 - 100 / 3, -50 - 100 / 3))
 
 
 def test_control__sponsor_with_two_thirds_of_the_voices__has_no_retained_pay(
