@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A conviction that only the node's own determinism class can confirm is a remark in another one."""
+"""A conviction that only the node's own determinism class can confirm is a remark elsewhere."""
 
 from __future__ import annotations
 
