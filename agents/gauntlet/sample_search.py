@@ -108,7 +108,7 @@ class SampleSearch:
             try:
                 found: bytes | Exception = self._source.get_digest(digest, self._limit)
             except Exception as error:
-                found = error
+                found = error  # raised where the samples are waited for, if it is not of this one
             with self._changed:
                 self._note(digest, found, began)
                 self._changed.notify_all()

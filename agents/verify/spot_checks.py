@@ -314,8 +314,8 @@ def reexecute(
         if isinstance(told, str) and inputs.job.traced:
             return replace(right, unsure=told)  # of its class or not: its trace was not compared
         known = replayed is None or (trace is not None and trace.hashes == own.hashes)
-        stated = submission.determinism_class or (proof.determinism_class if proof else "")
-        return right if verdict.exact and known else replace(right, unsure=unlike(stated))
+        sure = verdict.exact and known
+        return right if sure else replace(right, unsure=unlike(_stated_class(submission, proof)))
     if replayed is not None:
         details["bisection"] = _first_wrong(replayed, trace, submission.reveal.trace_root)
     return _finding(inputs, submission, violation, verdict.reason, details, shown)
@@ -386,10 +386,14 @@ def _judge_noised(
 
 
 def _same_class(submission: Submission, proof: ProofOfComputation | None, device: str) -> bool:
-    """Whether the node states the class of this machine. Where the job lists classes, what it
-    stated when it was read counts: keeping the trace back must not buy the tolerances."""
-    stated = submission.determinism_class or (proof.determinism_class if proof else "")
-    return stated == determinism_class(device)
+    """Whether the node states the class of this machine."""
+    return _stated_class(submission, proof) == determinism_class(device)
+
+
+def _stated_class(submission: Submission, proof: ProofOfComputation | None) -> str:
+    """The class that the node states, empty if its proof can't be had. Where the job lists classes,
+    what it stated when it was read counts: keeping the trace back must not buy the tolerances."""
+    return submission.determinism_class or (proof.determinism_class if proof else "")
 
 
 def _first_wrong(own: Trace, claimed: Trace | None, root: bytes) -> str | None:

@@ -17,7 +17,6 @@ import torch
 from agents.protocol.numbers import Violation
 from agents.rounds.submissions import Submission, fetch
 from agents.storage.cid import cid_of_bytes, parse_cid
-from agents.storage.embedded import EmbeddedStore
 from agents.training.determinism import determinism_class
 from agents.training.state import State
 from agents.training.trace import Trace
@@ -36,6 +35,7 @@ from tests.stage.memory.honest_round import (
     make_honest_round,
     noise,
 )
+from tests.stage.memory.pins import Pins
 
 CHEAT = 3
 OWN, OTHER = "this machine's", "torch=0;device=abacus"
@@ -46,16 +46,8 @@ def named(one: str) -> str:
     return determinism_class(DEVICE) if one == OWN else one
 
 
-class PinningStore(EmbeddedStore):
+class PinningStore(Pins):
     """A store whose content goes away with whom it came from, unless somebody pins it."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.pinned: set[str] = set()
-
-    def pin(self, cid: str) -> None:
-        super().pin(cid)
-        self.pinned.add(cid)
 
     def take_down(self, raw: bytes) -> None:
         cid = cid_of_bytes(raw)

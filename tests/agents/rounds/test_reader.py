@@ -45,6 +45,7 @@ from tests.stage.memory.mined_round import (
     MinedRound,
     make_mined_round,
 )
+from tests.stage.memory.pins import Pins
 
 
 @pytest.fixture
@@ -272,18 +273,6 @@ def test_no_inputs_for_a_draw_before_the_draw_seed(signed: tuple[RoundReader, An
 
 
 # -- a split model --------------------------------------------------------------------------------
-
-
-class Pins(EmbeddedStore):
-    """A store that says what was pinned."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.pinned: set[str] = set()
-
-    def pin(self, cid: str) -> None:
-        super().pin(cid)
-        self.pinned.add(cid)
 
 
 def opened(mined: MinedRound) -> tuple[RoundReader, ChainFacts, Any, Pins]:
