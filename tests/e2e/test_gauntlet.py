@@ -189,9 +189,11 @@ def test_the_report_tells_where_everybody_stands(honest: Story) -> None:
     for curves in (standing.loss_scores, standing.ratings):
         last = {node: curve[-1][1] for node, curve in curves.items()}
         assert min(last, key=lambda node: last[node]) == noise
-    for number in range(ROUNDS):
-        scores = {node: curve[number][1] for node, curve in standing.peer_scores.items()}
-        assert scores[noise] < CHANCE * max(scores.values())
+    rounds = [{n: c[i][1] for n, c in standing.peer_scores.items()} for i in range(ROUNDS)]
+    for scores in rounds:
+        assert min(scores, key=lambda node: scores[node]) == noise
+    # One random direction may agree with the mean gradient for a round, and not for three.
+    assert sum(s[noise] for s in rounds) < CHANCE * sum(sum(s.values()) for s in rounds)
 
 
 def test_a_favourite_gains_nothing(honest: Story, lied: Story) -> None:
