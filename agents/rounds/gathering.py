@@ -6,9 +6,10 @@ looks into the epoch's box of the store. Of each owner it takes one that is sign
 and whose file of merged shards lies in the store and has the digests that it states. It waits for
 owners until half of its window is over. Files are looked for side by side, since a distant store
 searches a minute for each that nobody serves, and one that was missing is looked for again after a
-pause as long as its search. An owner that signs many statements without a file has four looked for
-at a time, those first that were looked for least, and one only where there are many owners: the
-rest of the window is for the others.
+pause as long as its search. One that comes slowly is not waited for (`agents.rounds.slow_calls`).
+An owner that signs many statements without a file has four looked for at a time, those first that
+were looked for least, and one only where there are many owners: the rest of the window is for the
+others.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -34,6 +36,7 @@ from agents.protocol.view import View
 from agents.rounds.quality import samples_that_count
 from agents.rounds.reader import RoundReader
 from agents.rounds.shares import Shares
+from agents.rounds.slow_calls import WIDTH, SlowCalls
 from agents.rounds.stagewise import contributors_of
 from agents.rounds.submissions import Submission
 from agents.runtime.context import Context
@@ -41,7 +44,7 @@ from agents.storage.errors import StoreError, StoreUnavailable
 
 _PAUSE_S = 1.0  # between two rounds of questions
 _WIDTH = 8  # posts that are asked at once
-_FILES_AT_ONCE = 16  # that are looked for at once
+_WAIT_S = 10.0  # for one file; it is looked at again in the next step
 _FILES = 4  # of one owner that are looked for after one round of questions; a post keeps as many
 
 
@@ -54,6 +57,7 @@ class _Found:
     good: dict[int, Statement] = field(default_factory=dict)
     tries: Counter[Statement] = field(default_factory=Counter)
     again_at: dict[Statement, float] = field(default_factory=dict)
+    files: SlowCalls[Statement, bool] = field(default_factory=lambda: SlowCalls(_WAIT_S, "shards"))
     left: LeftStatements | None = None
 
 
@@ -170,21 +174,24 @@ class Gathering:
             again_at[one] = now + max(now - began, _PAUSE_S)
             return there
 
-        with ThreadPoolExecutor(_FILES_AT_ONCE, "shards") as pool:
-            for one, there in zip(due, pool.map(look, due), strict=True):
-                if there:
-                    good.setdefault(one.owner, one)
+        files = self._found.files
+        files.run({one: partial(look, one) for one in due})
+        for one, there in files.take_ended().items():
+            if there:
+                good.setdefault(one.owner, one)
 
     def _to_look_for(self, signed: Mapping[int, Sequence[Statement]]) -> list[Statement]:
         """The statements whose files are looked for now: of each owner one, then their second."""
         assert self._found is not None
         now, again_at, tries = self._clock(), self._found.again_at, self._found.tries
+        coming = self._found.files
         rows: list[tuple[int, Statement]] = []
         for found in signed.values():
-            may = [one for one in found if now >= again_at.get(one, 0.0)]
+            rested = [one for one in found if now >= again_at.get(one, 0.0)]
+            may = [one for one in rested if one not in coming]
             rows += enumerate(sorted(may, key=tries.__getitem__)[:_FILES])
         rows.sort(key=lambda row: row[0])
-        return [one for _, one in rows[: max(_FILES_AT_ONCE, len(signed))]]
+        return [one for _, one in rows[: max(WIDTH, len(signed))]]
 
     def _has_file(self, job: JobContext, epoch: Epoch, shares: Shares, said: Statement) -> bool:
         """Whether the merged shards lie in the store, with the digests that are stated."""

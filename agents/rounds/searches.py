@@ -7,27 +7,23 @@ each search is a part: so a process spends at most half of its time on it, and s
 comes to a store that answers at once. Else a third of a round's nodes that publish nothing would
 hold every reader up until its time is over, one search after the other.
 
-No payload is waited for longer than a search may take. What is still coming then counts as
-unavailable for now: its reading goes on, and what it brings is taken when it is there. Else one
-node that serves its payload slowly, but never so slowly that the store gives up, would hold every
-reader up as long as it likes. Neither does it keep others from being read: it no longer counts as
-one of those that are read at once.
+No payload is waited for longer than a search may take (`agents.rounds.slow_calls`). What is still
+coming then counts as unavailable for now, and what it brings is taken when it is there.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
 from agents.protocol.structs import Reveal
 from agents.rounds.report import UNAVAILABLE
+from agents.rounds.slow_calls import WIDTH, SlowCalls
 from agents.rounds.submissions import Submission
 
-_WIDTH = 16  # artefacts that are read at once
 _LONGEST_S = 60.0  # that a payload is waited for: a search of an IPFS store, by default
 _KEPT_S = 3600.0  # after the pause is over; rounds that ended leave nothing behind
 _COMING = f"{UNAVAILABLE}it is still coming"
@@ -43,7 +39,7 @@ def side_by_side(calls: Sequence[Callable[[], _T]], name: str) -> list[_T]:
     """
     if len(calls) < 2:
         return [call() for call in calls]
-    with ThreadPoolExecutor(_WIDTH, name) as pool:
+    with ThreadPoolExecutor(WIDTH, name) as pool:
         return list(pool.map(lambda call: call(), calls))
 
 
@@ -54,21 +50,20 @@ class Searches:
         self, clock: Callable[[], float] = time.monotonic, longest_s: float = _LONGEST_S
     ) -> None:
         self._clock = clock
-        self._longest_s = longest_s
         self._again_at: dict[Reveal, float] = {}
-        self._coming: dict[Reveal, Future[_Read]] = {}
+        self._coming = SlowCalls[Reveal, _Read](longest_s, "payload")
 
     def due(self, reveal: Reveal, kept: Submission | None) -> bool:
         """Whether to read a reveal now. `kept`: what was found of the node so far."""
         if kept is None or kept.reveal != reveal:
             return True
         if reveal in self._coming:
-            return self._coming[reveal].done()
+            return self._coming.ended(reveal)
         return kept.unavailable and self._clock() >= self._again_at.get(reveal, 0.0)
 
     def forget(self) -> None:
         """Drop what is still coming: the same reveal would be read as something else now."""
-        self._coming = {}
+        self._coming.forget()
 
     def read(
         self,
@@ -83,27 +78,18 @@ class Searches:
         began = self._clock()
         self._again_at = {one: at for one, at in self._again_at.items() if at >= began - _KEPT_S}
         if together:
-            self._begin([(one, fetching(one)) for one in reveals if one not in self._coming])
+            self._coming.run(
+                {
+                    one: partial(self._timed, fetching(one))
+                    for one in reveals
+                    if one not in self._coming
+                }
+            )
             found = [self._taken(reveal) for reveal in reveals]
         else:
             found = [self._noted(self._timed(fetching(reveal))) for reveal in reveals]
         self._rest(found, began)
         return found
-
-    def _begin(self, searches: Sequence[tuple[Reveal, Callable[[], Submission]]]) -> None:
-        """Read these in threads of their own, a few at a time, and wait until all have ended or
-        have taken too long."""
-        running: dict[Future[_Read], float] = {}  # until when it is waited for, by real time
-        due = list(reversed(searches))
-        while due or running:
-            while due and len(running) < _WIDTH:
-                reveal, fetch = due.pop()
-                self._coming[reveal] = begun = _in_thread(partial(self._timed, fetch))
-                running[begun] = time.monotonic() + self._longest_s
-            left = max(0.0, min(running.values()) - time.monotonic())
-            wait(running, left, FIRST_COMPLETED)
-            now = time.monotonic()
-            running = {one: end for one, end in running.items() if not one.done() and end > now}
 
     def _rest(self, found: Sequence[Submission], began: float) -> None:
         """Look for nothing that was missing in this reading before it has rested as long as it
@@ -115,9 +101,9 @@ class Searches:
 
     def _taken(self, reveal: Reveal) -> Submission:
         """What the search for a payload brought, or that it is still coming."""
-        if not self._coming[reveal].done():
+        if not self._coming.ended(reveal):
             return Submission(reveal, None, _COMING)
-        return self._noted(self._coming.pop(reveal).result())
+        return self._noted(self._coming.take(reveal))
 
     def _timed(self, fetch: Callable[[], Submission]) -> _Read:
         began = self._clock()
@@ -133,18 +119,3 @@ class Searches:
         else:
             self._again_at.pop(found.reveal, None)
         return found
-
-
-def _in_thread(call: Callable[[], _T]) -> Future[_T]:
-    """What a call in a thread of its own will return or raise."""
-    promised: Future[_T] = Future()
-
-    def run() -> None:
-        try:
-            promised.set_result(call())
-        except BaseException as error:
-            promised.set_exception(error)
-
-    # A daemon: a payload that is still coming must never keep a stopped agent alive.
-    threading.Thread(target=run, name="payload", daemon=True).start()
-    return promised

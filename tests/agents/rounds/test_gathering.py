@@ -90,3 +90,19 @@ def test_who_has_its_file_waits_behind_no_other_s_second_statement(mute: int) ->
     good: list[Any] = [Said(100 + owner, b"here") for owner in range(32)]
     assert proposer.take([*bad, *good]) == {one.owner for one in good}
     assert len(proposer.looked) == mute + len(good)
+
+
+def test_who_drips_its_file_holds_no_proposer_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it signs besides is not looked for twice, and its file counts once it is there."""
+    monkeypatch.setattr("agents.rounds.gathering._WAIT_S", 0.2)
+    comes = threading.Event()
+    proposer = Proposer(lambda one: one.owner != 0 or comes.wait(60))
+    statements = said(owners=3, each=1)
+    assert proposer.take(statements) == {1, 2}
+    assert proposer.take(statements) == {1, 2}
+    assert [one.owner for one in proposer.looked].count(0) == 1
+    assert proposer.gathering._found is not None
+    begun = proposer.gathering._found.files._begun[statements[0]]
+    comes.set()
+    assert begun.result(timeout=30)
+    assert proposer.take([]) == {0, 1, 2}

@@ -89,7 +89,7 @@ def test_the_pause_is_as_long_as_the_whole_reading(
 ) -> None:
     """Of three searches of 60 s the first would be due when the last is over: a proposer, which
     reads before it proposes, would never come to that in a window of 300 s."""
-    monkeypatch.setattr("agents.rounds.searches._WIDTH", 1)
+    monkeypatch.setattr("agents.rounds.slow_calls.WIDTH", 1)
     clock, reveals = Clock(60.0), [reveal(n) for n in range(3)]
     searches = Searches(clock)
     kept = searches.read(reveals, clock.fetching(missing), together)
@@ -144,21 +144,13 @@ def test_one_that_drips_its_payload_holds_nobody_up() -> None:
     found = searches.read(reveals, drip)
     assert [one.unavailable for one in found] == [False, True, False, False]
     assert not searches.due(reveals[1], found[1])
-    begun = searches._coming[reveals[1]]
+    begun = searches._coming._begun[reveals[1]]
     drip.comes.set()
     begun.result(timeout=30)
     assert searches.due(reveals[1], found[1])
     (late,) = searches.read([reveals[1]], drip)
     assert not late.unavailable and sorted(drip.begun) == [0, 1, 2, 3]
     assert not searches.due(reveals[1], late)
-
-
-def test_many_that_drip_keep_nobody_from_being_read() -> None:
-    """Twenty are more than are read at once."""
-    drip, searches = Dripping(*range(20)), Searches(longest_s=2.0)
-    found = searches.read([reveal(n) for n in range(24)], drip)
-    drip.comes.set()
-    assert [one.reveal.node for one in found if not one.unavailable] == [20, 21, 22, 23]
 
 
 def test_what_is_still_coming_is_dropped_with_what_it_was_read_as() -> None:
@@ -183,7 +175,7 @@ def test_a_store_that_went_down_in_the_background_is_said_later() -> None:
 
     searches = Searches(longest_s=0.2)
     (kept,) = searches.read([reveal(1)], down)
-    begun = searches._coming[reveal(1)]
+    begun = searches._coming._begun[reveal(1)]
     goes_on.set()
     begun.exception(timeout=30)
     assert searches.due(reveal(1), kept)

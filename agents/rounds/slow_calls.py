@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of which some take long, side by side, none of them waited for longer than is stated.
+
+Rule: a call that has not ended by then goes on in its thread, and its result can be taken later. It
+no longer counts as one of those that run at once, so it keeps no other from being begun. Else one
+node that serves its file slowly, but never so slowly that the store gives up, would hold up whoever
+reads it as long as it likes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from typing import Generic, TypeVar
+
+WIDTH = 16
+"""Calls that run at once."""
+
+_K = TypeVar("_K", bound=Hashable)
+_V = TypeVar("_V")
+
+
+class SlowCalls(Generic[_K, _V]):
+    """Calls by key that were begun and whose results were not taken yet.
+
+    longest_s: that one is waited for, by real time. name: of the threads.
+    """
+
+    def __init__(self, longest_s: float, name: str) -> None:
+        self._longest_s, self._name = longest_s, name
+        self._begun: dict[_K, Future[_V]] = {}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._begun
+
+    def ended(self, key: _K) -> bool:
+        """Whether a call that was begun has ended."""
+        return self._begun[key].done()
+
+    def run(self, calls: Mapping[_K, Callable[[], _V]]) -> None:
+        """Begin these, a few at a time, and wait until all have ended or have taken too long."""
+        running: dict[Future[_V], float] = {}  # until when it is waited for
+        due = [*calls.items()][::-1]
+        while due or running:
+            while due and len(running) < WIDTH:
+                key, call = due.pop()
+                self._begun[key] = begun = _in_thread(call, self._name)
+                running[begun] = time.monotonic() + self._longest_s
+            left = max(0.0, min(running.values()) - time.monotonic())
+            wait(running, left, FIRST_COMPLETED)
+            now = time.monotonic()
+            running = {one: end for one, end in running.items() if not one.done() and end > now}
+
+    def take(self, key: _K) -> _V:
+        """What a call that has ended returned; what it raised is raised."""
+        return self._begun.pop(key).result(timeout=0)
+
+    def take_ended(self) -> dict[_K, _V]:
+        """The same of all that have ended."""
+        return {key: self.take(key) for key in [*self._begun] if self.ended(key)}
+
+    def forget(self) -> None:
+        """Take no result of what was begun until now."""
+        self._begun = {}
+
+
+def _in_thread(call: Callable[[], _V], name: str) -> Future[_V]:
+    promised: Future[_V] = Future()
+
+    def run() -> None:
+        try:
+            promised.set_result(call())
+        except BaseException as error:
+            promised.set_exception(error)
+
+    # A daemon: what still runs must never keep a stopped agent alive.
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return promised
