@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from agents.gauntlet.disputes import FalseScores, ScoreDisputes
     from agents.rounds.member_access import MemberAccess
     from agents.verify.attesting import Attestation, Attesting
-    from agents.verify.judging import Judge
+    from agents.verify.judging import Judge, Work
 
 _PROPOSED, _QUEUED = 1, 2
 _EXECUTE = "execute"
@@ -100,7 +100,7 @@ class Coordinator:
         self._since: dict[bytes, float] = {}
         self._judges: dict[int, Judge] = {}
         self._attesting: Attesting | None = None
-        self._verdicts: dict[tuple[bytes, bytes], bool] = {}
+        self._no_word: dict[Work, bool] = {}
         self._takes_s: dict[tuple[int, int], float] = {}
         self._cases = LongCases()
         self._said: set[str] = set()
@@ -122,6 +122,7 @@ class Coordinator:
                 self.context.settings.device,
                 partial(self._say, job_id),
                 self.access,
+                no_word=self._no_word,
             )
         return self._judges[job_id]
 
@@ -176,6 +177,7 @@ class Coordinator:
         if self.context.settings.coordinator.attest:
             due = self._tried(None, partial(self._attestations, head))
             yield list(attestation_rulings(self.network, due or []))
+        self._cases.end()
 
     def _false_scores(self, head: Head) -> list[FalseScores]:
         """Validators' vectors that public bytes deny. Loads torch, which a member of a network
@@ -270,13 +272,11 @@ class Coordinator:
         view = observe(self.network, report.job_id, head, report.round_id)
         # The seed too: another one, after a reorg, makes another task of the same report.
         case = report_id, view.round.seed
-        if case not in self._verdicts:
-            judge = partial(self.judge(report.job_id).is_innocent, view, report.node_id)
-            verdict = self._cases.judged(case, judge)
-            if verdict is None:
-                return None
-            self._verdicts[case] = verdict
-        return self._verdicts[case]
+        return self._cases.judged(
+            case,
+            lambda: self.judge(report.job_id).is_innocent(view, report.node_id),
+            final=True,
+        )
 
     # -- carrying it out -----------------------------------------------------------------------
 

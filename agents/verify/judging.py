@@ -106,12 +106,18 @@ def _could_read(
     return all(reader.had_in_time(view, s) for s in submissions if s.reveal.node in nodes)
 
 
+Work = tuple[int, int, bytes, int]
+"""Job, round, the round's seed, node."""
+
+
 class Judge:
     """Everything a committee member needs to recompute; made when the first case comes up.
 
     `tell`: hears once, in a sentence, of a node that this machine has no word on. `access`: what
     the member can read of encrypted data and sealed payloads; without it there is no verdict on
-    them. `reader`: of rounds; by default one of its own with that access.
+    them. `reader`: of rounds; by default one of its own with that access. `no_word`: the nodes'
+    works that this machine found right and can't clear, and of each whether its trace was missing;
+    kept by a member that makes more than one judge of a job.
     """
 
     def __init__(
@@ -122,6 +128,7 @@ class Judge:
         tell: Callable[[str], None] = lambda why: None,
         access: MemberAccess | None = None,
         reader: RoundReader | None = None,
+        no_word: dict[Work, bool] | None = None,
     ) -> None:
         self.reader = reader or RoundReader(
             network,
@@ -131,8 +138,7 @@ class Judge:
             sealing=access,
         )
         self._tell = tell
-        # By case whether a trace might change that.
-        self._no_word: dict[tuple[int, int, bytes, int], bool] = {}
+        self._no_word = {} if no_word is None else no_word
 
     def takes_s(self, view: View) -> float:
         """Seconds that `result_errors` computes on a machine of usual speed; 0 where keys are
@@ -160,25 +166,29 @@ class Judge:
         could choose a lie that its reporters see and the committee doesn't, appeal, and have them
         slashed.
         """
+        work: Work = view.job_id, view.round_id, view.round.seed, node
+        if work in self._no_word and not self._trace_came(view, work):
+            return None
         found = self.finding(view, node)
-        return None if found is None else found.violation is None
+        if found is None:
+            return None
+        if found.violation is None and found.unsure:
+            self._no_word[work] = self._misses_trace(view, node)
+            self._tell(
+                f"node {node} in round {view.round_id} can't be cleared here: {found.unsure}"
+            )
+            return None
+        return found.violation is None
 
     def finding(self, view: View, node: int) -> Finding | None:
-        """What doing a node's work again finds; None where `is_innocent` is None."""
-        case = view.job_id, view.round_id, view.round.seed, node
-        if self._no_word.get(case) is False:
+        """What doing a node's work again finds; None while it can't be had."""
+        found = self._found(view, node)
+        if found is None:
             return None
-        submissions = self.reader.submissions(view)
-        mine = next((s for s in submissions if s.reveal.node == node), None)
-        if mine is None or mine.unavailable:
-            return None
-        inputs = self.reader.inputs(view, submissions)
-        if inputs is None:
-            return None
-        if case in self._no_word and _misses_trace(inputs, mine, self.reader.store):
-            return None  # still
+        inputs, _ = found
         try:
             if inputs.job.spec.butterfly:
+                submissions = self.reader.submissions(view)
                 report = self.reader.proposed(view, submissions)
                 outcome = None if report is None else self.reader.outcome(view, submissions, report)
                 if outcome is not None:
@@ -186,23 +196,28 @@ class Judge:
             for finding in malformed(inputs):
                 if finding.node == node:
                     return finding
-            found = reexecute(inputs, node, self.reader.device, self.reader.store)
+            return reexecute(inputs, node, self.reader.device, self.reader.store)
         except DataLocked as locked:
             self._tell(f"node {node} in round {view.round_id} can't be judged yet: {locked}")
             return None
-        if found.violation is None and found.unsure:
-            self._no_word[case] = _misses_trace(inputs, mine, self.reader.store)
-            self._tell(
-                f"node {node} in round {view.round_id} can't be cleared here: {found.unsure}"
-            )
+
+    def _found(self, view: View, node: int) -> tuple[RoundInputs, Submission] | None:
+        """What a node's work is judged by, and what it submitted, once both can be had."""
+        submissions = self.reader.submissions(view)
+        mine = next((s for s in submissions if s.reveal.node == node), None)
+        if mine is None or mine.unavailable:
             return None
-        return found
+        inputs = self.reader.inputs(view, submissions)
+        return None if inputs is None else (inputs, mine)
 
+    def _trace_came(self, view: View, work: Work) -> bool:
+        """Whether a trace that was missing is there now, by which the node may be cleared."""
+        return self._no_word[work] and not self._misses_trace(view, work[-1])
 
-def _misses_trace(inputs: RoundInputs, submission: Submission, store: ContentStore) -> bool:
-    """Whether a node's trace, which its replay could be compared with, can't be read."""
-    if not inputs.job.traced:
-        return False
-    return isinstance(
-        fetch_proof(submission.reveal, inputs.steps(submission.reveal.node), store), str
-    )
+    def _misses_trace(self, view: View, node: int) -> bool:
+        """Whether a node's trace, which its replay could be compared with, can't be read."""
+        found = self._found(view, node)
+        if found is None or not found[0].job.traced:
+            return False
+        inputs, mine = found
+        return isinstance(fetch_proof(mine.reveal, inputs.steps(node), self.reader.store), str)

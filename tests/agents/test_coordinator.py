@@ -7,7 +7,7 @@ must keep no member from a case of another job whose deadline passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,10 +26,16 @@ HEAD: Any = SimpleNamespace(number=1, timestamp=0)
 
 class Member(Coordinator):
     """A member as far as the order of its work goes. `takes`: by job with a challenged result,
-    the seconds that recomputing it takes, by a clock of the test."""
+    the seconds that recomputing it takes, by a clock of the test. `appeals`: the same by job with
+    an appeal. `stuck`: jobs whose cases end without a verdict."""
 
-    def __init__(self, takes: dict[int, float]) -> None:
-        self.takes, self.now = takes, 0.0
+    def __init__(
+        self,
+        takes: dict[int, float],
+        appeals: dict[int, float] | None = None,
+        stuck: Collection[int] = (),
+    ) -> None:
+        self.takes, self.appeals, self.stuck, self.now = takes, appeals or {}, stuck, 0.0
         self.did = list[str]()
         self.access = SimpleNamespace(step=lambda job_id: None)  # type: ignore[assignment]
         settings = SimpleNamespace(coordinator=CoordinatorSettings())
@@ -38,28 +44,36 @@ class Member(Coordinator):
         self.network = SimpleNamespace(  # type: ignore[assignment]
             deployment=SimpleNamespace(block=0),
             disputed=lambda: [(job, 1) for job in takes],
+            appealed=self.appeals,
         )
         self.disputes = SimpleNamespace(step=lambda head: [], result=None)  # type: ignore[assignment]
         self.benchmarks = SimpleNamespace(step=self._noting("benchmarks"))  # type: ignore[assignment]
         self._false_scores = self._noting("scores")  # type: ignore[method-assign]
         self._attestations = self._noting("attestations")  # type: ignore[method-assign]
-        self._verdicts, self._said, self._error = {}, set(), None
+        self._said, self._error = set(), None
         self._takes_s, self._cases = {}, LongCases(lambda: self.now)
 
     def _noting(self, what: str) -> Any:
         return lambda head: self.did.append(what) or []  # type: ignore[func-returns-value]
 
     def judge(self, job_id: int) -> Any:
-        def errors(view: Any, patient: bool) -> list[str]:
+        def errors(view: Any, patient: bool) -> list[str] | None:
             self.did.append(f"challenge {job_id}")
             self.now += self.takes[job_id]
-            return []
+            return None if job_id in self.stuck else []
 
-        return SimpleNamespace(takes_s=lambda view: self.takes[job_id], result_errors=errors)
+        def innocent(view: Any, node: int) -> bool | None:
+            self.did.append(f"appeal {job_id}")
+            self.now += self.appeals[job_id]
+            return None if job_id in self.stuck else True
+
+        return SimpleNamespace(
+            takes_s=lambda view: self.takes[job_id], result_errors=errors, is_innocent=innocent
+        )
 
     def look(self) -> list[str]:
         """What one step does, in order, when nothing has to be sent."""
-        self.did = []
+        self.did, self.now = [], self.now + 1.0
         self._cases.begin()
         for _ in self._rulings(HEAD):
             pass
@@ -72,7 +86,7 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     def observed(network: Any, job_id: int, head: Any, number: int) -> Any:
         terms = SimpleNamespace(dispute_s=3 * DAY)
-        of = SimpleNamespace(result_hash=bytes(32), deadline=3 * DAY)
+        of = SimpleNamespace(result_hash=bytes(32), deadline=3 * DAY, seed=bytes(32))
         return SimpleNamespace(
             job_id=job_id, phase=Phase.DISPUTED, now=0, job=SimpleNamespace(terms=terms), round=of
         )
@@ -80,9 +94,16 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def ruling(network: Any, view: Any, is_wrong: Any) -> Any:
         return is_wrong()
 
+    def appeals(network: Any, head: Any, first: int, is_innocent: Any) -> Iterator[Any]:
+        for job_id in network.appealed:
+            report = SimpleNamespace(job_id=job_id, round_id=1, node_id=1)
+            verdict = is_innocent(bytes([job_id]), report)
+            if verdict is not None:
+                yield SimpleNamespace(why=f"appeal {job_id} upheld={verdict}")
+
     monkeypatch.setattr(coordinator, "observe", observed)
     monkeypatch.setattr(coordinator, "challenge_ruling", ruling)
-    monkeypatch.setattr(coordinator, "appeal_rulings", lambda *_: iter(()))
+    monkeypatch.setattr(coordinator, "appeal_rulings", appeals)
     monkeypatch.setattr(coordinator, "role_rulings", lambda *_: iter(()))
     yield
 
@@ -112,3 +133,26 @@ def test_a_result_that_takes_days_is_not_begun_and_holds_nobody_up() -> None:
         "the challenged result of round 1 takes 38.4 hours to recompute, and is disputed for 72: "
         "not begun"
     }
+
+
+@pytest.mark.parametrize("stuck", [2, 6])
+@pytest.mark.parametrize("kind", ["challenges", "appeals"])
+def test_cases_without_a_verdict_hold_no_later_one_up(kind: str, stuck: int) -> None:
+    """Each takes longer than a step may. Six are more than models are kept of."""
+    lost = dict.fromkeys(range(1, stuck + 1), 61.0)
+    plain = {99: 5.0}
+    if kind == "challenges":
+        member = Member(lost, plain, stuck=lost)
+    else:
+        member = Member({}, lost | plain, stuck=lost)
+    for _ in range(stuck):
+        assert "appeal 99" not in member.look()
+    did = member.look()
+    assert "appeal 99" in did and did[-3:] == ["benchmarks", "scores", "attestations"]
+
+
+def test_a_long_appeal_ends_the_step_and_is_judged_once() -> None:
+    member = Member({}, {1: 61.0, 2: 5.0})
+    assert member.look() == ["appeal 1"]
+    assert member.look()[:1] == ["appeal 2"]
+    assert not any(one.startswith("appeal") for one in member.look())

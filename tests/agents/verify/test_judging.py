@@ -17,7 +17,9 @@ from agents.rounds.reader import RoundReader
 from agents.storage.cid import cid_from_digest, digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.training.determinism import determinism_class
+from agents.verify import judging
 from agents.verify.judging import Judge, result_errors
+from agents.verify.spot_checks import reexecute
 from tests.stage.memory.honest_round import (
     AGGREGATE_S,
     DEVICE,
@@ -244,4 +246,31 @@ def test_who_is_not_of_the_stated_class_clears_nobody_by_tolerance(tmp_path: Pat
             found[name] = [judge.is_innocent(view, node) for node in NODES]
         (why,) = told
         assert why.startswith("node 3 in round 1 can't be cleared here") and other in why
+        alone = judge.finding(view, 3)
+        assert alone is not None and alone.violation is None and other in alone.unsure
     assert found == {name: [None, True, False, True] for name in found}
+
+
+def test_a_work_without_a_word_is_not_done_again_by_the_next_judge_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member keeps the models of a few jobs, and makes another judge when a job's turn comes."""
+    store = EmbeddedStore(tmp_path / "store")
+    round_ = make_honest_round(store)
+    facts = ChainFacts(round_.published)
+    view = facts.open(1, SEED)
+    other = {"determinism_class": "torch=0;device=abacus"}
+    facts.revealed = {node: round_.reveal(node, **other) for node in NODES}
+    facts.revealed[3] = round_.reveal(3, scaled_payload(round_, 1.001), **other)
+    done: list[int] = []
+
+    def counted(inputs: Any, node: int, *rest: Any) -> Any:
+        done.append(node)
+        return reexecute(inputs, node, *rest)
+
+    monkeypatch.setattr(judging, "reexecute", counted)
+    no_word: dict[Any, bool] = {}
+    for _ in range(3):
+        judge = Judge(facts, store, DEVICE, no_word=no_word)
+        assert judge.is_innocent(view, 3) is None
+    assert done == [3]
