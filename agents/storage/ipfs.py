@@ -45,7 +45,14 @@ from agents.storage.errors import (
     StoreUnavailable,
     TooLarge,
 )
-from agents.storage.ipfs_errors import DOUBTFUL, FAILURES, MALFORMED, Unreadable, translate
+from agents.storage.ipfs_errors import (
+    DOUBTFUL,
+    FAILURES,
+    MALFORMED,
+    Refused,
+    Unreadable,
+    translate,
+)
 from agents.storage.ipfs_transport import Stream, Transport
 from agents.storage.patience import Patience
 from agents.storage.ration import Ration
@@ -62,6 +69,7 @@ _LISTED: Final = re.compile(rb'\s*\{\s*"Entries"')
 _NAME: Final = re.compile(rb'"Name"\s*:\s*"([a-z0-9]+)"')
 _BASE: Final = {"cid-base": "base32"}  # how a reply writes its CIDs: as this network does
 _PROBE: Final = b"menagerie: whether this daemon keeps content"
+_NO_WRITES: Final = (403, 405)  # what a server answers that lets content be read, and none be added
 _ADD_OPTIONS: Final = {
     **_BASE,
     "hash": "sha2-256",
@@ -77,7 +85,7 @@ class IpfsStore:
     address: multiaddr, as '/ip4/127.0.0.1/tcp/5001' or '/dns/example.org/tcp/443/https'.
     base: path of the API. auth: (user, password) for HTTP basic authentication.
     timeout_s: how long the daemon may search the network, and less after searches that found
-    nothing (`agents.storage.ration`). An operation ends, with all its retries,
+    nothing (`agents.storage.ration`), pins apart. An operation ends, with all its retries,
     5 s later than that, unless bytes move: 64 KiB buy a second, never more than the first time
     again. attempts, backoff_s: a failed call is tried `attempts` times in all (1 MiB received buys
     another), waiting `backoff_s` seconds, then twice as long each time. until: when every operation
@@ -193,7 +201,7 @@ class IpfsStore:
             if reply["Pins"] != [cid]:
                 raise Unreadable("it pinned something else than was asked for")
 
-        with self._had(cid) as patience:
+        with self._had(cid, rationed=False) as patience:
             self._call(f"pin {cid}", keep, patience)
 
     def resolve(self, digest: bytes) -> str:
@@ -324,45 +332,50 @@ class IpfsStore:
         return cid
 
     @contextmanager
-    def _had(self, cid: str) -> Iterator[Patience]:
+    def _had(self, cid: str, rationed: bool = True) -> Iterator[Patience]:
         """Look for content, as long as it may be looked for; what is missing is noted.
 
         A daemon that is too slow with it, or says in words why it can't read it, and works else,
         can't have it: whoever serves the first block of a payload and no other, or names a block
-        that is no file, must not look like an outage, which stops all.
+        that is no file, must not look like an outage, which stops all. An outage is not noted: what
+        was asked for meanwhile may be there.
+
+        rationed: whether it may be looked for less long than the longest.
         """
         name, began = digest_of(cid), time.monotonic()
-        if (rest := self._ration.pause(name)) > 0:
-            raise NotFound(
-                f"{cid} was not found in {self.location}; it is looked for again in {rest:.0f} s"
-            )
-        length = self._ration.length() + _GRACE_S
-        patience = Patience(length, self._attempts, self._backoff_s, self._until)
+        seconds = self._ration.length(name) + _GRACE_S if rationed else self._seconds
+        patience = Patience(seconds, self._attempts, self._backoff_s, self._until)
         try:
             yield patience
         except (NotFound, CorruptContent):
             self._ration.missed(name, began)
             raise
         except StoreUnavailable as failed:
-            if not patience.doubtful:
+            if not patience.doubtful or not self._works():
                 raise
             self._ration.missed(name, began)
-            try:
-                self._version(Patience(_GRACE_S, 1, 0.0))
-                self._add(_Hashed(io.BytesIO(_PROBE), "bytes"), Patience(_GRACE_S, 1, 0.0))
-            except (StoreError, *FAILURES):
-                raise failed from None
             raise NotFound(
                 f"{self.location} works, and it does not bring {cid}; nobody reachable provides "
                 f"all of it as a file: {failed}"
             ) from None
-        else:
-            self._ration.found(name)
+
+    def _works(self) -> bool:
+        """Whether the daemon answers, and keeps content or may not be asked to."""
+        try:
+            self._version(Patience(_GRACE_S, 1, 0.0))
+            self._add(_Hashed(io.BytesIO(_PROBE), "bytes"), Patience(_GRACE_S, 1, 0.0))
+        except Refused as refused:
+            return refused.status in _NO_WRITES
+        except (StoreError, *FAILURES):
+            return False
+        return True
 
     def _fetch(self, cid: str, max_bytes: int, place: Arrival) -> int:
         """As `_read`. Raises NotFound where only the content can't be had in time."""
         with self._had(cid) as patience:
-            return self._read(cid, max_bytes, place, patience)
+            size = self._read(cid, max_bytes, place, patience)
+        self._ration.found(digest_of(cid))
+        return size
 
     def _read(self, cid: str, max_bytes: int, place: Arrival, patience: Patience) -> int:
         """Let content come to `place` that is verified when this returns; returns its size.
@@ -407,7 +420,9 @@ class IpfsStore:
         )
 
     def _cat(self, cid: str, offset: int, length: int, patience: Patience) -> Stream:
-        options = {"offset": str(offset), "length": str(length), **_search(patience)}
+        # What Kubo calls so bounds the whole transfer. How long nothing may come is `patience`'s.
+        longest = {"timeout": f"{self._seconds - _GRACE_S:g}s"}
+        options = {"offset": str(offset), "length": str(length), **longest}
         stream: Stream = self._client.cat(cid, stream=True, opts=options, timeout=patience)
         return stream
 
@@ -422,6 +437,7 @@ class IpfsStore:
                 "truncated, corrupted or added with other chunk settings"
             )
         if root_file_size(block) is None:
+            self._ration.found(digest)
             return raw, block
         return cid_from_digest(digest, DAG_PB), block
 

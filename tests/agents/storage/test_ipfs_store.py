@@ -395,26 +395,94 @@ def test_content_of_which_the_first_block_alone_is_served_is_missing(
         server.server_close()
 
 
-def test_what_a_search_did_not_find_is_missing_without_another_one_for_a_while() -> None:
-    server = KuboServer(handler=Searching)
+class Lacking(KuboHandler):
+    """As Kubo online: a block that it lacks it searches for as long as it may. While it hangs it
+    answers nothing. It writes down how long it was let search for each kind of call."""
+
+    def answer(self, call: str, options: dict[str, str], body: bytes, fault: str) -> None:
+        if self.server.hangs.is_set():
+            self.server.comes.wait(30)
+            self.close_connection = True
+            return
+        if "timeout" in options:
+            self.server.let.append((call, float(options["timeout"][:-1])))
+        if call == "block/get" and digest_of(options["arg"]).hex() not in self.server.blocks:
+            time.sleep(float(options["timeout"][:-1]))
+            self.send_json({"Message": "context deadline exceeded", "Type": "error"}, status=500)
+        elif call == "add" and self.server.takes_nothing:
+            self.send_error(403)
+        else:
+            super().answer(call, options, body, fault)
+
+
+@pytest.fixture
+def lacking(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A server of that kind."""
+    monkeypatch.setattr("agents.storage.ration.LEAST_S", 0.1)
+    server: Any = KuboServer(handler=Lacking)
+    server.hangs, server.comes = threading.Event(), threading.Event()
+    server.let, server.takes_nothing = [], False
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    options = {"chunker": f"size-{PROFILE.chunk_size}", "raw-leaves": "true", "cid-version": "1"}
-    cid = server.add(LARGE[: PROFILE.chunk_size], options)  # one block, which the search lacks
-    store = IpfsStore(server.address, timeout_s=0.7, backoff_s=0.005)
-    try:
+    yield server
+    server.comes.set()
+    server.shutdown()
+    server.server_close()
+
+
+def test_what_a_search_did_not_find_is_searched_for_shortly_for_a_while(lacking: Any) -> None:
+    """And had at once when it has come to the daemon meanwhile: a stranger may have named it before
+    its maker published it."""
+    store = IpfsStore(lacking.address, timeout_s=1.0, backoff_s=0.005)
+    digest = digest_of(cid_of_bytes(SMALL))
+    for _ in range(2):
         with pytest.raises(NotFound, match="deadline exceeded"):
-            store.get_digest(digest_of(cid), LIMIT)
-        asked = len(server.calls)
-        with pytest.raises(NotFound, match="it is looked for again in"):
-            store.get_digest(digest_of(cid), LIMIT)
-        assert len(server.calls) == asked
-        store.put_bytes(LARGE[: PROFILE.chunk_size])
-        with pytest.raises(NotFound, match="deadline exceeded"):
-            store.get_digest(digest_of(cid), LIMIT)  # this daemon searches all the same
-    finally:
-        store.close()
-        server.shutdown()
-        server.server_close()
+            store.get_digest(digest, LIMIT)
+    assert lacking.let == [("block/get", 1.0), ("block/get", 0.1)]
+    other = IpfsStore(lacking.address)
+    other.put_bytes(SMALL)
+    assert store.get_digest(digest, LIMIT) == SMALL
+    store.close()
+    other.close()
+
+
+def test_what_was_asked_for_in_an_outage_is_not_taken_for_missing(
+    lacking: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.storage.ipfs._GRACE_S", 0.2)
+    store = IpfsStore(lacking.address, timeout_s=0.8, attempts=1, backoff_s=0.005)
+    digest = digest_of(store.put_bytes(SMALL))
+    lacking.hangs.set()
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            store.get_digest(digest, LIMIT)
+    lacking.hangs.clear()
+    assert store.get_digest(digest, LIMIT) == SMALL
+    assert lacking.let == [("block/get", 0.8)]
+    store.close()
+
+
+def test_fruitless_searches_cut_no_transfer_short(lacking: Any) -> None:
+    """Kubo's `timeout` bounds a whole reply, and a large one may take long."""
+    store = IpfsStore(lacking.address, timeout_s=60.0)
+    cid = store.put_bytes(LARGE)
+    for n in range(9):
+        store._ration._credit = 0.0
+        store._ration.missed(bytes([n]) * 32, time.monotonic() - 1)
+    assert store.get_digest(digest_of(cid), LIMIT) == LARGE
+    (_, block), (_, file) = lacking.let
+    assert block == 15.0 and file == 60.0
+    store.close()
+
+
+def test_a_daemon_that_takes_no_content_works_for_who_reads(lacking: Any) -> None:
+    """Else one node that serves half of a payload looks like an outage to an auditor."""
+    store = IpfsStore(lacking.address, timeout_s=0.5, attempts=1, backoff_s=0.005)
+    assert store._works()
+    lacking.takes_nothing = True
+    assert store._works()
+    with pytest.raises(StoreUnavailable):
+        store.put_bytes(SMALL)
+    store.close()
 
 
 class Refusing(KuboHandler):
