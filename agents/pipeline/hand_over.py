@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from agents.mechanisms.boundary import Boundary, Wire
+from torch import Tensor
+
+from agents.mechanisms.boundary import Boundary, Shape, Wire, WireError
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.miner_log import Kind
 
@@ -29,6 +31,34 @@ TYPES = {
         {"name": "digest", "type": "bytes32"},
     ]
 }
+
+
+_LOG2_LEAST = 8  # of the largest number that the last stage may send back: its loss is a mean
+_LOG2_MOST = 40  # of the largest number that any message holds (`parts.wire` MAX_MAGNITUDE)
+
+
+def most_sent(epoch: Epoch, kind: Kind, sender: int) -> float:
+    """The largest number of a message of this sender.
+
+    A gradient may grow from stage to stage, by more than an honest one ever does: who receives the
+    largest that is permitted can still send on what comes of it. Else whoever sends such a gradient
+    would have its receiver do all passes since the last step again, or that one's receiver, who
+    would blame the one between.
+    """
+    stage = epoch.stage_of(sender)
+    if kind is Kind.FORWARD or stage is None or not epoch.last:
+        return 2.0**_LOG2_MOST
+    behind = epoch.last - stage
+    return 2.0 ** (_LOG2_LEAST + (_LOG2_MOST - _LOG2_LEAST) * behind // epoch.last)
+
+
+def unpacked(boundary: Boundary, kind: Kind, data: bytes, shape: Shape, most: float) -> Tensor:
+    """The tensor of a message, fp32 of `shape`. WireError for one that is none, or that holds a
+    number above `most`."""
+    values = wire_of(boundary, kind).unpack(data, shape)
+    if values.numel() and float(values.abs().max()) > most:
+        raise WireError(f"The message holds a number above {most:g}, the most of its stage.")
+    return values
 
 
 def wire_of(boundary: Boundary, kind: Kind) -> Wire:

@@ -47,7 +47,7 @@ class Running:
         operators: the checksummed operator of every miner of the epoch.
         max_message: bytes of the longest message.
         check: raises ValueError for bytes that are no code of this epoch (FORWARD) or no gradient
-            (BACKWARD); any thread may call it.
+            (BACKWARD), or that this sender may not send; any thread may call it.
         max_waiting: letters of each kind that may wait to be taken from one sender.
     """
 
@@ -55,7 +55,7 @@ class Running:
     miner: int
     operators: Mapping[int, str]
     max_message: int
-    check: Callable[[Kind, bytes], object]
+    check: Callable[[Kind, bytes, int], object]
     max_waiting: int = 64
 
 
@@ -164,7 +164,7 @@ class Mailbox:
         if wrong:
             raise Refused(403, wrong)
         try:
-            self._running.check(passage.kind, letter.message)
+            self._running.check(passage.kind, letter.message, passage.sender)
         except ValueError as error:
             raise Refused(400, str(error)) from None
         with self._lock:

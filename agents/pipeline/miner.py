@@ -305,7 +305,7 @@ class Miner:
         passed = self._work.do(entry)
         self._busy_s += time.monotonic() - began
         if passed.message is not None:
-            self._running.check(entry.kind, passed.message)
+            self._running.check(entry.kind, passed.message, self._running.miner)
         return passed
 
     def _recover(self, entry: Entry, executed: bool) -> bool:

@@ -20,10 +20,11 @@ from agents.pipeline.checkpoint import States, published
 from agents.pipeline.clasp import stated
 from agents.pipeline.collector import beside
 from agents.pipeline.epoch import Epoch
-from agents.pipeline.hand_over import wire_of
+from agents.pipeline.hand_over import most_sent, unpacked
 from agents.pipeline.letters import Announcement, Domain, domain
 from agents.pipeline.mailbox import Running
 from agents.pipeline.miner import Finished, Miner
+from agents.pipeline.miner_log import Kind
 from agents.pipeline.post import Post
 from agents.pipeline.schedule import Times
 from agents.pipeline.work import StageWork, change
@@ -128,12 +129,16 @@ class Mining:
         slices, pipeline, optimizer = job.slices, job.spec.pipeline, job.spec.optimizer
         assert slices is not None and pipeline is not None and self._opened is not None
         shape = slices.code_shape(optimizer.batch_size, optimizer.seq_len)
+
+        def check(kind: Kind, data: bytes, sender: int) -> None:
+            unpacked(slices.boundary, kind, data, shape, most_sent(epoch, kind, sender))
+
         running = Running(
             epoch=epoch,
             miner=node,
             operators=dict(self._operators),
             max_message=max_message_bytes(job),
-            check=lambda kind, data: wire_of(slices.boundary, kind).unpack(data, shape),
+            check=check,
             # Samples that its sender has under way, and as many that it gave up meanwhile.
             max_waiting=2 * pipeline.local_batch,
         )

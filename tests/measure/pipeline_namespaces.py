@@ -116,7 +116,7 @@ def _mine(miner: int, given: _Given, talk: Connection) -> Ran:
             miner,
             _OPERATORS,
             given.message,
-            lambda _, message: _check(message, given.message),
+            lambda _, message, sender: _check(message, given.message),
             2 * given.local_batch,
         ),
         wallet=_WALLETS[miner],

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from eth_abi import encode
 from eth_account.messages import encode_typed_data
 from eth_utils import keccak
 
-from agents.pipeline.hand_over import TYPES, Passage, Statement, blame
+from agents.mechanisms.boundary.parts.wire import MAX_MAGNITUDE
+from agents.pipeline.epoch import Epoch
+from agents.pipeline.hand_over import TYPES, Passage, Statement, blame, most_sent
 from agents.pipeline.miner_log import Kind
 
 SEED = b"\7" * 32
@@ -76,3 +79,15 @@ def test_statements_of_two_passages_are_not_mixed() -> None:
 def test_a_statement_that_means_nothing_is_refused(way, speaker, digest) -> None:
     with pytest.raises(ValueError):
         Statement(way, speaker, digest)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 4, 6, 9])
+def test_a_gradient_may_grow_on_its_way_back_and_none_is_above_the_wire_s_most(stages: int) -> None:
+    """By 2^4 and more a stage where there are nine. Codes are bounded by the wire alone."""
+    epoch = Epoch(1, 2, SEED, tuple((stage + 1,) for stage in range(stages)), range(4))
+    last_to_first = range(stages, 0, -1)
+    most = [most_sent(epoch, Kind.BACKWARD, miner) for miner in last_to_first]
+    assert most[0] == (2.0**8 if stages > 1 else MAX_MAGNITUDE)
+    assert most[-1] == MAX_MAGNITUDE
+    assert all(b >= 16 * a for a, b in pairwise(most))
+    assert {most_sent(epoch, Kind.FORWARD, miner) for miner in last_to_first} == {MAX_MAGNITUDE}

@@ -16,7 +16,7 @@ import torch
 from agents.mechanisms.boundary import WireError
 from agents.mechanisms.boundary.parts.wire import MAX_MAGNITUDE
 from agents.pipeline.courier import Outcome, send
-from agents.pipeline.hand_over import Passage
+from agents.pipeline.hand_over import Passage, most_sent
 from agents.pipeline.inbox import Entry, Inbox
 from agents.pipeline.letters import Done, Letter, passage_signer
 from agents.pipeline.miner import Finished
@@ -411,19 +411,33 @@ def test_a_notice_that_was_asked_for_is_believed_to_its_author_alone(
     assert not answered(miners, reply)
 
 
+class Growing(StageWork):
+    """Of a model whose gradients grow beyond what is permitted: what comes of one sender's."""
+
+    def __init__(self, miner: int, sender: int) -> None:
+        stage = EPOCH.stage_of(miner)
+        assert stage is not None
+        super().__init__(SLICES, EPOCH, miner, init_stage(SLICES, stage), HYPER, batch, IN_FLIGHT)
+        self._from = sender
+
+    def do(self, entry: Entry) -> Passed:
+        passed = super().do(entry)
+        grown = entry.kind is Kind.BACKWARD and entry.sender == self._from
+        return replace(passed, message=b"") if grown else passed
+
+
 def test_a_gradient_that_can_not_be_worked_with_is_taken_back(miners: Miners) -> None:
-    """Its numbers are allowed on the wire, but the gradient that follows from them is not, though
-    a verifier's hardware must be able to replay it."""
+    """The gradient that follows from its numbers is not allowed on the wire."""
     miners.times = replace(TIMES, answer=5.0, linger=SECONDS)  # notices end the epoch
     order = EPOCH.candidates(40, 2)
     for miner in (11, *order):
         miners.announce(miner)
     boxes = {miner: miners.posts[miner].open(running(miner), lambda: None) for miner in order}
-    miners.start(21)
+    miners.start(21, start=lambda: Growing(21, order[0]))
     code = work(11).do(Entry(Kind.FORWARD, 40)).message
     assert code is not None
     give(miners, Kind.FORWARD, 11, code)
-    for miner, size in zip(order, (2.0**40, 1e-3), strict=True):
+    for miner, size in zip(order, (2.0**17, 1e-3), strict=True):
         while boxes[miner].take(Kind.FORWARD) is None:
             assert miners.threads[21].is_alive()
             time.sleep(0.02)
@@ -519,22 +533,22 @@ def answer(receiver: int, sample: int, code: bytes, size: float) -> Passed:
     return one.do(Entry(Kind.BACKWARD, sample, EPOCH.candidates(sample, 3)[0], b"", chosen))
 
 
-def burst(receiver: int, sample: int, code: bytes) -> bytes:
-    """The gradient of an honest miner that is just small enough to be sent, while what follows
-    from it isn't."""
+def largest(receiver: int, sample: int, code: bytes) -> bytes:
+    """The gradient of an honest miner that is just small enough to be sent."""
     values = answer(receiver, sample, code, 1.0).values
     assert values is not None
-    message = answer(receiver, sample, code, 0.99 * 2.0**40 / float(values.abs().max())).message
+    most = most_sent(EPOCH, Kind.BACKWARD, receiver)
+    message = answer(receiver, sample, code, 0.99 * most / float(values.abs().max())).message
     assert message is not None
-    check(Kind.BACKWARD, message)
+    check(Kind.BACKWARD, message, receiver)
     return message
 
 
-def test_an_honest_sender_of_what_another_chose_loses_that_sample_alone(miners: Miners) -> None:
-    """And its receiver loses what it did since its last step, not all of its epoch."""
+def test_whoever_chooses_the_largest_gradient_has_nobody_do_a_pass_again(miners: Miners) -> None:
+    """Nor an honest miner blamed that was sent it and passed it on: its receiver can send on what
+    comes of it. What is larger no post takes."""
     miners.times = replace(TIMES, answer=SECONDS, linger=SECONDS)  # notices end the epoch
     honest = EPOCH.candidates(40, 2)[0]
-    other = next(miner for miner in EPOCH.stages[2] if miner != honest)
     usual, framed, after = [s for s in EPOCH.samples if EPOCH.candidates(s, 2)[0] == honest][:3]
     done: list[tuple[Kind, int]] = []
     starts: list[StageWork] = []
@@ -574,8 +588,11 @@ def test_an_honest_sender_of_what_another_chose_loses_that_sample_alone(miners: 
     for sample in (framed, after):
         hand_over(sample)
         codes[sample] = taken(honest)
-    give(miners, Kind.BACKWARD, honest, burst(honest, framed, codes[framed]), framed)
-    give_back(other, framed, taken(other))
+    too_large = torch.full(SLICES.code_shape(BATCH, SEQ), 2.0**20)
+    assert offer(miners, honest, SLICES.boundary.gradients.pack(too_large), framed) == (
+        Outcome.REFUSED
+    )
+    give(miners, Kind.BACKWARD, honest, largest(honest, framed, codes[framed]), framed)
     give_back(honest, after, codes[after])
     for miner in EPOCH.stages[0]:
         notice = Done.signed(WALLETS[miner], WHERE, EPOCH, miner)
@@ -583,15 +600,20 @@ def test_an_honest_sender_of_what_another_chose_loses_that_sample_alone(miners: 
     finished = miners.finish()[21]
     assert len(starts) == 1
     passed = Counter(done)
-    assert {passed[kind, s] for kind in (Kind.FORWARD, Kind.BACKWARD) for s in (usual, first)} == {
-        1
-    }
-    assert passed[Kind.FORWARD, framed] == passed[Kind.FORWARD, after] == 2
+    samples = (usual, first, framed, after)
+    assert {passed[kind, s] for kind in (Kind.FORWARD, Kind.BACKWARD) for s in samples} == {1}
     entries = Inbox.from_bytes(finished.inbox, MAX_MESSAGE).entries
     came = {e.sample: e.sender for e in entries if e.kind is Kind.BACKWARD}
-    assert (came[framed], came[after]) == (other, honest)
+    assert came[framed] == came[after] == honest
     assert finished.work.log().backward_passes == 4
     assert_replays(21, finished)
+
+
+def offer(miners: Miners, sender: int, message: bytes, sample: int) -> Outcome:
+    """What becomes of a gradient at the post of miner 21."""
+    way = Passage.of(EPOCH, sample, Kind.BACKWARD, sender, 21)
+    body = Letter.signed(WALLETS[sender], WHERE, way, message).to_bytes()
+    return send(miners.posts[21].url + "/letters", body, 60.0)[0]
 
 
 def give(miners: Miners, kind: Kind, sender: int, message: bytes, sample: int = 40) -> None:
@@ -614,4 +636,4 @@ def test_what_is_too_large_to_be_sent_by_a_little_can_still_be_replayed() -> Non
     passed = one.do(Entry(Kind.BACKWARD, 40, EPOCH.candidates(40, 2)[0], b"", limit))
     assert passed.message is not None
     with pytest.raises(WireError):
-        check(Kind.BACKWARD, passed.message)
+        check(Kind.BACKWARD, passed.message, 21)

@@ -16,7 +16,7 @@ from agents.mechanisms import boundary as boundaries
 from agents.pipeline import letters
 from agents.pipeline.addresses import AddressBook
 from agents.pipeline.epoch import Epoch
-from agents.pipeline.hand_over import wire_of
+from agents.pipeline.hand_over import most_sent, unpacked
 from agents.pipeline.letters import Announcement
 from agents.pipeline.mailbox import Running
 from agents.pipeline.miner import Miner
@@ -61,8 +61,9 @@ def work(miner: int) -> StageWork:
     return StageWork(SLICES, EPOCH, miner, state, HYPER, batch, IN_FLIGHT)
 
 
-def check(kind: Kind, message: bytes) -> object:
-    return wire_of(SLICES.boundary, kind).unpack(message, SLICES.code_shape(BATCH, SEQ))
+def check(kind: Kind, message: bytes, sender: int) -> object:
+    shape = SLICES.code_shape(BATCH, SEQ)
+    return unpacked(SLICES.boundary, kind, message, shape, most_sent(EPOCH, kind, sender))
 
 
 def running(miner: int, max_waiting: int = 64) -> Running:
