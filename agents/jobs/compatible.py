@@ -23,7 +23,7 @@ from agents.mechanisms.privacy.parts.blinding import Blinded, check_blinding
 from agents.mechanisms.score.alignment import Alignment
 from agents.mechanisms.verify import Companions, Verification
 from agents.training.optimizers import chosen
-from agents.training.spec import JobSpec, SpecError
+from agents.training.spec import JobSpec, SpecError, update_tolerances
 from agents.training.state import Shapes
 
 _LARGE_SIGN = 0.01  # as an outer rate of signs
@@ -58,9 +58,6 @@ def check_together(
     spec: JobSpec, shapes: Shapes, verification: Verification, codec: Codec, privacy: Privacy
 ) -> list[str]:
     """Warnings about a spec, as sentences. Raises SpecError for what cannot work."""
-    skippable = _skippable(spec, verification, codec)
-    # A miner's log has its steps, so what a false class saves there is another thing, not measured.
-    split = spec.mode == "pipeline"
     wrong = [
         *_data(spec, privacy),
         *verification.objections(_companions(spec, codec, privacy)),
@@ -69,7 +66,7 @@ def check_together(
         *_classes(spec, verification, privacy),
         *_keeping(spec, verification, codec),
         *_rounding(spec, verification, privacy),
-        *([] if split else skippable),
+        *_skippable(spec, verification, codec),
         *_showing(spec, verification, codec),
         *_alike(spec),
         *_paying(spec),
@@ -82,7 +79,6 @@ def check_together(
         *_projecting(spec, codec),
         *_unnamed(shapes, codec),
         *_small_shapes(spec, shapes, codec),
-        *(skippable if split else []),
         *_convicting(spec, verification, codec),
         *_blinding(spec, shapes, codec, privacy),
         *_riding(spec, verification),
@@ -595,20 +591,24 @@ def _small_shapes(spec: JobSpec, shapes: Shapes, codec: Codec) -> list[str]:
 
 
 def _skippable(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
-    """Tolerances that pay a node which states another class for steps that it left out.
+    """Tolerances that pay a node which states another class for work that it left out.
 
-    Figures: `python -m tests.measure.studies.class_spread --steps 12 96 384`.
+    Figures: `python -m tests.measure.studies.class_spread --steps 12 96 384`. In a pipeline only a
+    miner of the first stage can, by `tests/agents/verify/test_skipped_passes.py`: every other one
+    owes its neighbour the gradient of each pass.
     """
     passed = [row for row in _SKIPPED[codec.lossless] if row[0] <= _radius(spec)]
     if not (verification.redone and passed) or spec.classes:
         return []
     _, few, many = passed[-1]
+    left_out = f"skip {few} of 12 steps or more, {many} of 96"
+    if spec.pipeline is not None:
+        left_out = "leave backward passes of the first stage out (in bf16 three of 27)"
     return [
         f"precision {spec.precision} and codec {spec.codec} with tolerances of a relative L2 of "
         f"{_radius(spec):.3g} need classes: a node that states another determinism class than the "
-        f"verifier's may skip {few} of 12 steps or more, {many} of 96, and be paid. List those "
-        "classes that your verifiers run, and work that states another one is not paid; or use "
-        "fp32 and leave tolerances out"
+        f"verifier's may {left_out}, and be paid. List those classes that your verifiers run, and "
+        "work that states another one is not paid; or use fp32 and leave tolerances out"
     ]
 
 
@@ -633,9 +633,10 @@ def _convicting(spec: JobSpec, verification: Verification, codec: Codec) -> list
 def _radius(spec: JobSpec) -> float:
     """The relative L2 that both tolerances allow.
 
-    A cosine bounds the distance too: of all vectors at an angle the best one is that far.
+    A cosine bounds the distance too: of all vectors at an angle the best one is that far. A miner
+    of a pipeline is judged before a codec, whatever its compressed rounds are sent by.
     """
-    limits = spec.tolerances
+    limits = spec.tolerances if spec.pipeline is None else update_tolerances(spec)
     return min(limits.rel_l2_max, math.sqrt(1.0 - limits.cosine_min**2))
 
 

@@ -227,6 +227,15 @@ def update_limit(spec: JobSpec) -> float:
     return _REL_L2[spec.precision, True] if lossy else given
 
 
+def update_tolerances(spec: JobSpec) -> ToleranceSpec:
+    """What an update must reach that is compared before a codec: `update_limit`, and the cosine
+    that the spec says or, where the limit is narrower than the spec's, that it implies."""
+    given, limit = spec.tolerances, update_limit(spec)
+    narrower = limit < given.rel_l2_max
+    cosine = implied_cosine(limit) if narrower else given.cosine_min
+    return ToleranceSpec(cosine_min=cosine, rel_l2_max=limit)
+
+
 def implied_cosine(rel_l2: float) -> float:
     """The cosine that a relative L2 distance of 0..1 implies, sqrt(1 - r^2), rounded down to 6
     digits."""

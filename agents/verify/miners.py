@@ -45,7 +45,7 @@ from agents.rounds.stage_memory import begun
 from agents.rounds.stage_payload import as_sent
 from agents.storage.content_store import ContentStore
 from agents.training.determinism import determinism_class
-from agents.training.spec import EDGE_FLOOR, implied_cosine, update_limit
+from agents.training.spec import EDGE_FLOOR, update_limit, update_tolerances
 from agents.training.state import PayloadError, State
 from agents.verify.handed_on import HandedOn, handed_on
 from agents.verify.reexecution import (
@@ -163,9 +163,8 @@ def _compare_payload(
 
 def _tolerances(job: JobContext) -> Tolerances:
     """For numbers that no codec has chosen from."""
-    given, limit = job.spec.tolerances, update_limit(job.spec)
-    narrower = limit < given.rel_l2_max
-    return Tolerances(implied_cosine(limit) if narrower else given.cosine_min, limit)
+    limits = update_tolerances(job.spec)
+    return Tolerances(limits.cosine_min, limits.rel_l2_max)
 
 
 def _details(cosine: float, same_class: bool, segment: Segment | None) -> dict[str, Any]:

@@ -479,6 +479,34 @@ def test_tolerances_that_pay_for_skipped_steps_are_refused_without_a_list_of_cla
         context(tiny, **changes, **LOCAL)  # nobody's work is done again
 
 
+SPARSE = {"sharing": {"full_every": 2, "codec": "sparse"}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {**PIPELINE, "precision": "bf16"},
+        {**pipelined(**SPARSE), "precision": "bf16", "merge": "mean"},
+        {**PIPELINE, "tolerances": {"rel_l2_max": 0.03}},
+    ],
+    ids=["bf16", "bf16 and compressed rounds", "wide"],
+)
+def test_a_pipeline_whose_tolerances_pay_for_passes_left_out_is_refused_without_such_a_list(
+    tiny: HonestRound, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(SpecError, match=r"leave backward passes of the first stage out .* classes"):
+        context(tiny, **changes)
+    told = context(tiny, **changes, classes=["torch=0;device=abacus"]).warnings
+    assert not any("classes" in warning for warning in told)
+
+
+def test_compressed_rounds_of_a_pipeline_need_no_such_list(tiny: HonestRound) -> None:
+    """The spec has a lossy codec's tolerances then, and miners are judged before the codec."""
+    job = context(tiny, **pipelined(**SPARSE), merge="mean")
+    assert job.spec.tolerances.rel_l2_max == 0.1
+    assert not any("classes" in warning for warning in job.warnings)
+
+
 @pytest.mark.parametrize("score", ["shares", "alignment", "batches"])
 def test_a_score_that_nobody_checks_is_warned_of(score: str) -> None:
     """Where work is redone, what rides is found, and there is nothing to say."""

@@ -18,6 +18,7 @@ from agents.training.spec import (
     JobSpec,
     SpecError,
     demo_spec,
+    update_tolerances,
 )
 
 DATA = "b" + "a" * 58
@@ -226,6 +227,21 @@ def test_tolerances_that_are_left_out_follow_precision_and_codec(
     }  # fmt: skip
     assert JobSpec.from_bytes(spec.to_bytes()) == spec
     assert json.dumps(fields) == given, "the caller's fields are left alone"
+
+
+@pytest.mark.parametrize(
+    ("fields", "cosine_min", "rel_l2_max"),
+    [
+        ({"codec": "sparse"}, 0.999987, 0.005),
+        ({"precision": "bf16", "codec": "sparse"}, 0.994987, 0.1),
+        ({"tolerances": {"cosine_min": 0.9, "rel_l2_max": 0.03}, "codec": "sparse"}, 0.9, 0.03),
+    ],
+)
+def test_before_a_codec_an_update_is_judged_as_without_it_unless_the_spec_says_how(
+    fields: dict[str, object], cosine_min: float, rel_l2_max: float
+) -> None:
+    limits = update_tolerances(JobSpec.from_dict({"data": DATA, **fields}))
+    assert (limits.cosine_min, limits.rel_l2_max) == (cosine_min, rel_l2_max)
 
 
 def test_a_spec_of_before_with_wider_tolerances_keeps_its_bytes() -> None:

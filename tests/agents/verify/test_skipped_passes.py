@@ -2,7 +2,8 @@
 """A miner that leaves backward passes out and states another class than the verifier's.
 
 Only the first stage can: every other one owes its neighbour the gradient of each pass. It lets the
-step's other pass count twice, so that its update is as long as it was.
+step's other pass count twice, so that its update is as long as it was. In bf16 the tolerances let
+some of the last be left out, so there a job has to list the classes that it takes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from agents.pipeline.stage import Passed
 from agents.pipeline.work import StageWork
 from agents.protocol.numbers import Violation
 from agents.storage.embedded import EmbeddedStore
-from agents.verify.spot_checks import reexecute
+from agents.training.determinism import determinism_class
+from agents.training.spec import SpecError
+from agents.verify.spot_checks import malformed, reexecute
 from tests.stage.memory.honest_round import DEVICE
 from tests.stage.memory.mined_round import MINERS, make_mined_round
 from tests.stage.memory.spoilt_messages import OTHER_CLASS
@@ -26,6 +29,7 @@ from tests.stage.memory.spoilt_messages import OTHER_CLASS
 FIRST = 5
 SAMPLES = 60  # of which the miner has 27: thirteen steps of two passes and one of one
 BF16 = {"precision": "bf16", "optimizer": {"batch_size": 2, "seq_len": 16, "lr": 1e-3}}
+OWN_CLASS = determinism_class(DEVICE)
 
 
 class Skipping(StageWork):
@@ -43,14 +47,21 @@ class Skipping(StageWork):
         return passed
 
 
-def verdicts(folder: Path, skipped: range, **spec: Any) -> dict[int, Violation | None]:
-    """Of all miners, where the first stage's leaves a pass out in some steps."""
+def verdicts(
+    folder: Path, skipped: range, stated: str = OTHER_CLASS, **spec: Any
+) -> dict[int, Violation | None]:
+    """Of all miners, where the first stage's leaves a pass out in some steps and states a class."""
     work = type("Skipping", (Skipping,), {"skipped": skipped})
     mined = make_mined_round(EmbeddedStore(folder), work=work, batches_per_round=SAMPLES, **spec)
     assert len(mined.works[FIRST].log.steps) == 14
-    one = mined.submit(FIRST, determinism=OTHER_CLASS)
+    one = mined.submit(FIRST, determinism=stated)
     inputs = mined.inputs([one, *mined.honest(without=(FIRST,))])
-    return {node: reexecute(inputs, node, DEVICE, mined.store).violation for node in MINERS}
+    bad = {finding.node: finding.violation for finding in malformed(inputs)}
+    return bad | {
+        node: reexecute(inputs, node, DEVICE, mined.store).violation
+        for node in MINERS
+        if node not in bad
+    }
 
 
 @pytest.mark.parametrize(
@@ -67,7 +78,21 @@ def test_who_leaves_none_out_passes(tmp_path: Path) -> None:
     assert verdicts(tmp_path, range(0)) == dict.fromkeys(MINERS)
 
 
-def test_in_bf16_some_of_the_last_can__not_defended(tmp_path: Path) -> None:
+def test_in_bf16_without_a_list_of_classes__the_job_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="in bf16 three of 27"):
+        verdicts(tmp_path, range(10, 13), **BF16)
+
+
+@pytest.mark.parametrize("stated", [OTHER_CLASS, OWN_CLASS], ids=["unlisted", "listed"])
+def test_in_bf16_with_the_verifiers_class_alone_none_can(tmp_path: Path, stated: str) -> None:
+    """Who states another class than those of the list is INVALID for that, and who states a listed
+    one is compared to the bit."""
+    found = verdicts(tmp_path, range(12, 13), stated, **BF16, classes=[OWN_CLASS])
+    assert found == dict.fromkeys(MINERS) | {FIRST: Violation.INVALID}
+
+
+def test_where_no_verifier_runs_a_listed_class__some_of_the_last_can(tmp_path: Path) -> None:
     """There honest miners of two classes differ by as much. Thirteen are found."""
-    assert verdicts(tmp_path / "three", range(10, 13), **BF16) == dict.fromkeys(MINERS)
-    assert verdicts(tmp_path / "thirteen", range(13), **BF16)[FIRST] is Violation.INVALID
+    listed = {**BF16, "classes": [OTHER_CLASS, OWN_CLASS]}
+    assert verdicts(tmp_path / "three", range(10, 13), **listed) == dict.fromkeys(MINERS)
+    assert verdicts(tmp_path / "thirteen", range(13), **listed)[FIRST] is Violation.INVALID
