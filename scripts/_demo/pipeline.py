@@ -7,15 +7,19 @@ them own a shard each, sign what they merged, and answer for it. The merged chan
 Nesterov's momentum. From the second round on miners are drawn by the pace and the reliability that
 the rounds before showed. In the second round a miner and both aggregators are killed while samples
 are under way. The miner starts again and goes on; a verifier proposes the round's result, and the
-aggregators stay away until it has. In the end a stranger does all work of that round again.
+aggregators stay away until it has. In the end a stranger does all work of that round again. Each
+honest miner must have earned something by then, the killed one too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from agents.protocol.numbers import Violation
 from scripts._demo.scenario import Cheat, Scenario
+from scripts._report.story import Story
+from scripts._report.verdict import Check, check_earned
 
 STAGES = 4
 _SAMPLES = 8  # a round and miner of the first stage
@@ -46,6 +50,12 @@ def _spec(trainers: int) -> dict[str, Any]:
     }
 
 
+def _checks(history: Story, names: Mapping[str, str]) -> list[Check]:
+    """The killed miner is among those who must have earned: what it did of that round counts, and
+    it is there in all others."""
+    return [check_earned(history, names.values())]
+
+
 PIPELINE = Scenario(
     title="strangers train a model of which each holds one stage; cheats are found and slashed",
     trainers=12,
@@ -71,4 +81,5 @@ PIPELINE = Scenario(
     spec=_spec,
     plain=STAGES,
     rounds=6,
+    checks=_checks,
 )

@@ -8,7 +8,7 @@ slashing table of the network (`agents.protocol.slashing`).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ from agents.audit.explain import Explainer, credited
 from agents.audit.sources.record import Record
 from agents.jobs.model_files import hash_of
 from agents.protocol.network import Network
-from agents.protocol.numbers import Phase, Violation
+from agents.protocol.numbers import Phase, Role, Violation
 from agents.protocol.slashing import DEFAULTS, Offender, Row, slash_amount
 from agents.protocol.structs import read
 from agents.rounds.models import Models
@@ -208,6 +208,24 @@ def check_held(held: Mapping[str, int], stages: Sequence[int]) -> Check:
         f"each of {len(held)} miners that nobody reported held one of {len(stages)} stages at a "
         f"time: at most {max(held.values(), default=0):,} of {whole:,} numbers, and the largest "
         f"stage has {most:,}{found}",
+    )
+
+
+def check_earned(history: Story, cheats: Collection[str]) -> Check:
+    """Each trainer that is no cheat was paid. `cheats`: their names."""
+    honest = [
+        node
+        for node in history.nodes.values()
+        if node.roles == Role.TRAINER and node.name not in cheats
+    ]
+    unpaid = [node.name for node in honest if node.earned <= 0]
+    amounts = sorted(node.earned for node in honest) or [0]
+    found = f"; NOT {', '.join(unpaid)}" if unpaid else ""
+    return Check(
+        bool(honest) and not unpaid,
+        f"each of {len(honest)} honest trainers earned pay: from {zoo(amounts[0])} to "
+        f"{zoo(amounts[-1])} ZOO{found}",
+        ", ".join(f"{node.name} {node.earned}" for node in honest),
     )
 
 

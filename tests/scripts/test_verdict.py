@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from agents.protocol.numbers import Violation
+from agents.protocol.numbers import Role, Violation
+from scripts._demo.pipeline import PIPELINE
 from scripts._report.story import NodeStory, Slash
-from scripts._report.verdict import check_cheats, check_held, expected_slashes
+from scripts._report.verdict import check_cheats, check_earned, check_held, expected_slashes
 
 ZOO = 10**18
 
@@ -86,3 +87,36 @@ def test_check_held__who_held_more_than_a_stage_or_nothing_is_named(held, named)
 
 def test_check_held__without_a_trainer_fails():
     assert not check_held({}, [30, 40]).holds
+
+
+def paid(**earned: int) -> SimpleNamespace:
+    """A history of trainers that earned so much, and of a verifier that earned nothing."""
+    nodes = {
+        number: NodeStory(number, name=name, roles=Role.TRAINER, earned=amount)
+        for number, (name, amount) in enumerate(earned.items(), start=1)
+    }
+    nodes[99] = NodeStory(99, name="victor", roles=Role.VERIFIER)
+    return SimpleNamespace(nodes=nodes)
+
+
+def test_check_earned__says_the_least_and_the_most():
+    check = check_earned(paid(ann=2 * ZOO, ben=5 * ZOO, cheat=0), ["cheat"])
+    assert check.holds
+    assert check.sentence == "each of 2 honest trainers earned pay: from 2 to 5 ZOO"
+
+
+def test_check_earned__who_earned_nothing_is_named():
+    check = check_earned(paid(ann=2 * ZOO, ben=0, cheat=0), ["cheat"])
+    assert not check.holds
+    assert check.sentence.endswith("from 0 to 2 ZOO; NOT ben")
+
+
+def test_check_earned__without_an_honest_trainer_fails():
+    assert not check_earned(paid(cheat=ZOO), ["cheat"]).holds
+
+
+@pytest.mark.parametrize("killed", [1, 0])
+def test_the_pipelines_demo_asks_it_of_the_killed_miner_too(killed):
+    history = paid(**{"trainer-1": killed, "trainer-2": ZOO, "trainer-12 (loafer)": 0})
+    checks = PIPELINE.checks(history, {"loafer": "trainer-12 (loafer)"})
+    assert [check.holds for check in checks] == [bool(killed)]
