@@ -5,7 +5,9 @@ After arXiv 2506.01260, simplified. Each stage has a fixed table of tokens, the 
 bits; the sender takes its rows off the stream, the receiver adds them. What is left crosses as its
 coordinates in a fixed subspace; here that is spanned by the first `width` channels, whose
 coordinates need no arithmetic. The paper also keeps the weights that write into the stream inside
-the subspace, which is not done here: what they write outside is lost, and has no gradient.
+the subspace, which is not done here: what they write outside is lost, and has no gradient. A
+boundary sees the stream alone; to keep weights inside, stages and inner optimizers would have to
+project matrices and their state at each step. docs/pipeline.md says what that means for its tables.
 """
 
 from __future__ import annotations

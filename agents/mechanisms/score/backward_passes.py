@@ -5,7 +5,8 @@ Every pass does the same work, so a contribution is a number of passes and the q
 everybody. Which passes count is settled before, from all miners' logs (`agents.pipeline.passes`).
 The score says nothing about what was sent: re-execution does. IOTA's primer pays for backward
 passes too: each counts for a time gamma, then for nothing (section 3). Gamma is a number of rounds
-here. A node is paid in each of them in which it shows a good payload.
+here, so that a round that takes longer or is void ends no pass's pay. A node is paid in each of
+them in which it shows a good payload.
 """
 
 from __future__ import annotations

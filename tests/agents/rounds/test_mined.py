@@ -5,14 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from agents.jobs.job import JobContext
+from agents.mechanisms.boundary.parts.wire import HEADER_BYTES
 from agents.pipeline.inbox import Inbox
 from agents.pipeline.miner_log import Kind
 from agents.rounds.mined import fetch_log, max_message_bytes, read_inbox
-from tests.stage.memory.mined_round import MINERS, MinedRound
+from agents.storage.embedded import EmbeddedStore
+from tests.stage.memory.mined_round import MINERS, PIPELINE, MinedRound, make_mined_round
+from tests.stage.memory.tiny_specs import tiny_model
 
 NODE = 3
 FIRST = 5  # of the first stage
@@ -127,3 +131,23 @@ def test_the_log_alone_is_read_without_payload_and_entries(mined: MinedRound) ->
     gone = fetch_log(mined.submit(NODE, missing="trace").reveal, *place)
     assert gone.log is None and gone.unavailable
     assert fetch_log(replace(reveal, node=99), *place).reason.startswith("wrong input: ")
+
+
+def test_a_miner_retains_64_bytes_a_token_each_way_at_32x_of_512_channels(tmp_path: Path) -> None:
+    """Of the code that came in and of the gradient, and at either end of one of them."""
+    channels, width, batch, length = 512, 32, 2, 16
+    mined = make_mined_round(
+        EmbeddedStore(tmp_path),
+        miners=(2, 3, 5),
+        model={**tiny_model(channels, 16, length, layers=3), "tie_embeddings": False},
+        pipeline={**PIPELINE, "boundary_options": {"width": width}},
+        batches_per_round=4,
+    )
+    each = {0: {Kind.BACKWARD}, 1: {Kind.FORWARD, Kind.BACKWARD}, 2: {Kind.FORWARD}}
+    for work in mined.works.values():
+        came = [entry for entry in work.entries if entry.message]
+        assert {entry.kind for entry in came} == each[work.stage]
+        assert len(came) == 4 * len(each[work.stage])
+        for entry in came:
+            assert len(entry.message) - HEADER_BYTES == batch * length * 64
+            assert 32 * (len(entry.message) - HEADER_BYTES) == batch * length * channels * 4

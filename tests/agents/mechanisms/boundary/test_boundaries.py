@@ -109,6 +109,15 @@ def test_subspace_gives_back_the_table_and_the_first_channels_of_what_is_left() 
     assert torch.equal(got[..., WIDTH:], base[..., WIDTH:])
 
 
+def test_what_lies_in_the_subspace_crosses_without_loss() -> None:
+    """As all would of a model whose weights write into it alone. So `subspace` has no matrices."""
+    sender, receiver = sides("subspace", width=WIDTH)
+    base = numbers(1, 3, D, seed=1)
+    inside = functional.pad(numbers(1, 3, WIDTH), (0, D - WIDTH))
+    torch.testing.assert_close(receiver(sender(base + inside, base), base), base + inside)
+    assert [*sender.parameters(), *receiver.parameters()] == []
+
+
 def test_bottleneck_keeps_the_residual_on_the_first_channels_only() -> None:
     sender, receiver = sides("bottleneck", width=WIDTH)
     x = numbers(1, 3, D)
