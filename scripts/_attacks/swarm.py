@@ -120,6 +120,12 @@ class Swarm(ABC):
         """Who shares the round's pot in which proportion, and the merged update."""
 
 
+def seeded(fields: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """The fields of a spec whose first model is drawn, and whose text is ordered, by a seed."""
+    model = {**fields.get("model", {}), "init_seed": seed}
+    return {**fields, "model": model, "data_seed": seed}
+
+
 @cache
 def _corpus() -> tuple[bytes, ...]:
     """The text that every swarm trains on. Finding it takes as long as a round of training."""

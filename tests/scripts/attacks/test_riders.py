@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,13 @@ def test_honest_work_scores_as_honest_work() -> None:
 
 def test_noise_scores_next_to_nothing() -> None:
     assert quality(NUMBERS, {}, Ride(noise)) < 0.1
+
+
+@pytest.mark.parametrize("spec", [{}, SIGNS], ids=["scoring", "gauntlet"])
+def test_each_seed_is_a_game_of_its_own(spec: dict[str, Any]) -> None:
+    numbers, ride = replace(NUMBERS, rounds=2), Ride(trains(0.25), 0.25)
+    by_seed = [riders._earned(numbers, spec, ride, seed) for seed in range(3)]
+    assert len(set(by_seed)) == 3
 
 
 def test_the_jobs_own_score_decides() -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from agents.storage.embedded import EmbeddedStore
+from agents.training.state import model_hash
 from scripts._attacks.gauntlet_swarm import GauntletSwarm
 from scripts._attacks.riders import SIGNS, fields_of
 from scripts._attacks.scored_swarm import ScoredSwarm
@@ -31,6 +32,24 @@ def test_each_round_pays_one_pot_and_moves_the_model(store: EmbeddedStore) -> No
     assert sum(swarm.pay.values()) == pytest.approx(2.0)
     assert len(swarm.history) == len(swarm.payloads) == swarm.number == 2
     assert any(not torch.equal(before[name], swarm.state[name]) for name in before)
+
+
+def test_a_seed_decides_text_and_first_model_where_only_what_is_sent_is_scored(
+    tmp_path: Path,
+) -> None:
+    """By the same seed all is the same to the bit."""
+
+    def played(seed: int, place: str) -> ScoredSwarm:
+        people, fields = dict.fromkeys((1, 2, 3), trains()), fields_of({}, 3)
+        swarm = ScoredSwarm.open(EmbeddedStore(tmp_path / place), people, seed, **fields)
+        swarm.round()
+        return swarm
+
+    first, again, other = played(1, "first"), played(1, "again"), played(2, "other")
+    assert model_hash(first.state) == model_hash(again.state) and first.pay == again.pay
+    assert not torch.equal(first.job.data.batch(0), other.job.data.batch(0))
+    assert model_hash(first.job.genesis()) != model_hash(other.job.genesis())
+    assert first.pay != other.pay
 
 
 def test_the_gauntlets_validators_pay_work_and_not_noise(store: EmbeddedStore) -> None:
