@@ -297,12 +297,14 @@ def _published(
     pipeline = published.spec.pipeline
     stages = 1 if pipeline is None else len(pipeline.layers)
     check_classes(network, published.spec.classes, given["few_verifiers"])
+    few = _few_evaluated(published.spec, seated, given["though_attacks_pay"])
     shown = _shown(published, open_store(store), seated)
     for sentence in (*_checking(network, terms, published), *shown):
         click.echo(f"Note: {sentence}.", err=True)
     for warning in (
         *published.warnings,
         *_too_few(stages, trainers),
+        *few,
         *_trainers_leave(published.spec),
     ):
         click.echo(f"Warning: {warning}", err=True)
@@ -387,6 +389,23 @@ def _too_few(stages: int, trainers: int) -> list[str]:
         f"the model has {stages} stages and {trainers} trainers are registered. A round works only "
         "with a trainer for each stage; until then the escrow is not touched."
     ]
+
+
+def _few_evaluated(spec: Any, trainers: int, anyway: bool) -> list[str]:
+    """That a job's validators look at few of its trainers, and what to change.
+
+    ClickException where half of the work is known to be paid above its share, unless `anyway`.
+    """
+    from agents.jobs.evaluated import few_evaluated
+
+    found = few_evaluated(spec, trainers)
+    if found is None:
+        return []
+    if found.overpays and not anyway:
+        raise click.ClickException(
+            f"The job is refused: {found.sentence} --though-attacks-pay creates it nevertheless."
+        )
+    return [found.sentence]
 
 
 def _trainers_leave(spec: Any) -> list[str]:

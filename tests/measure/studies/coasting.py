@@ -6,9 +6,10 @@ Run: `python -m tests.measure.studies.coasting [--nodes 64] [--evaluated 8] [--r
 
 Draw, ratings and shares are real; what is measured of a node is made up, like what was measured of
 small models (`tests/stage/memory/gauntlet_population.py`). Who does not work sends its last payload
-again. Printed by way: the part of rounds in which the third works, its pay in fair shares, its net
-after computing (of `--cost` of a fair share a round worked), and that beside all work with the same
-seeds. Then the spread of equal nodes' pay, and what newcomers earn beside those who were there.
+again. Printed by way: the part of rounds in which the third works, its pay in fair shares and in
+parts of an honest node's, its net after computing (of `--cost` of a fair share a round worked), and
+that beside all work with the same seeds. Then the spread of equal nodes' pay, and what newcomers
+earn beside those who were there.
 """
 
 from __future__ import annotations
@@ -81,9 +82,11 @@ def main() -> None:
         work, pay = earned(played(works, *size), others)
         net = pay - chosen.cost * work
         usual = usual or net
-        rows.append([name, f"{work:.2f}", f"{pay:.3f}", f"{net:.3f}", f"{net / usual - 1:+.1%}"])
+        honest = (chosen.nodes - others * pay) / (chosen.nodes - others)
+        figures = [f"{work:.2f}", f"{pay:.3f}", f"{pay / honest:.3f}", f"{net:.3f}"]
+        rows.append([name, *figures, f"{net / usual - 1:+.1%}"])
     title = f"a third of {chosen.nodes} nodes, {chosen.evaluated} evaluated, {chosen.rounds} rounds"
-    columns = ["way", "work", "pay", "net", "beside all work"]
+    columns = ["way", "work", "pay", "of an honest node's", "net", "beside all work"]
     Console(width=100).print(text_table(title, columns, rows))
     everybody = stops_at(0, 0)
     print("spread of equal nodes:", spread(played(everybody, *size)))

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many of a gauntlet job's trainers are evaluated in a round, and what is said of few."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agents.jobs.evaluated import FewEvaluated, few_evaluated
+from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.storage.cid import cid_of_bytes
+from agents.training.spec import JobSpec
+from tests.stage.memory.gauntlet_population import earned, played, stops_at
+
+DATA = cid_of_bytes(b"")
+ROUNDS = 100
+BOUND = 0.5 * 1.1  # half of the work's share, and a tenth of it
+
+
+def few(trainers: int, **options: Any) -> FewEvaluated | None:
+    scored = {"score": "gauntlet", "verify": "gauntlet", "score_options": options}
+    return few_evaluated(JobSpec.from_dict({**scored, "data": DATA}), trainers)
+
+
+@pytest.mark.parametrize(
+    ("trainers", "options", "overpays"),
+    [
+        (16, {}, None),
+        (17, {}, False),
+        (16, {"evaluated": 2}, False),
+        (23, {"evaluated": 2}, False),
+        (24, {"evaluated": 3}, True),
+        (31, {"evaluated": 4}, False),
+        (32, {"evaluated": 4}, True),
+        (63, {}, False),
+        (64, {}, True),
+        (64, {"evaluated": 9}, False),
+        (64, {"evaluated": 31}, False),
+        (64, {"evaluated": 32}, None),
+        (128, {"evaluated": 128}, None),
+    ],
+)
+def test_fewer_than_half_are_too_few__and_an_eighth_of_many_pays_too_much(
+    trainers: int, options: dict[str, int], overpays: bool | None
+) -> None:
+    found = few(trainers, **options)
+    assert (None if found is None else found.overpays) == overpays
+
+
+def test_it_says_how_many_there_are_and_what_to_change() -> None:
+    found = few(65)
+    assert found is not None
+    assert found.sentence.startswith("validators evaluate 8 of 65 trainers in a round.")
+    assert "Set score_options.evaluated to 33 or more" in found.sentence
+    assert few(65, evaluated=33) is None
+
+
+def test_who_has_no_validators_is_told_nothing() -> None:
+    assert few_evaluated(JobSpec.from_dict({"data": DATA}), 128) is None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "evaluated"), [(24, 3), (64, 8), (16, 2), (24, 12), (64, 32)], ids=str
+)
+def test_what_is_refused_is_what_pays_half_of_the_work_too_much(nodes: int, evaluated: int) -> None:
+    """By real ratings and shares: a third of the nodes stops after half of the rounds."""
+    some, found = nodes // 3, few(nodes, evaluated=evaluated)
+    runs = played(stops_at(some, ROUNDS // 2), 3, ROUNDS, nodes, Gauntlet(evaluated=evaluated))
+    _, pay = earned(runs, some)
+    honest = (nodes - some * pay) / (nodes - some)
+    assert (pay / honest > BOUND) == (found is not None and found.overpays)
