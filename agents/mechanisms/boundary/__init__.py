@@ -85,23 +85,31 @@ def wire_ratio(
 ) -> float:
     """How many times shorter a sample's message is than its fp32 stream of 4 * d_model a token.
 
+    Each direction is counted for itself, and the longer one is the boundary's: forth a code, its
+    header and the token ids, back the code's gradient and its header.
+
     Args:
-        boundary: whose header and codes are counted, or its gradients where they are longer.
+        boundary: whose messages are counted.
         d_model, vocab_size: of the model.
         batch, seq: of the sample.
         ids: count the token ids too, as if a code took them along. Our miners read them from the
-            job's data instead.
+            job's data instead. No gradient would have any.
     """
     tokens = batch * seq
-    message = message_bytes(boundary, d_model, tokens)
-    return 4 * d_model * tokens / (message + ids * id_bytes(vocab_size) * tokens)
+    forth, back = _sizes(boundary, d_model, tokens)
+    return 4 * d_model * tokens / max(forth + ids * id_bytes(vocab_size) * tokens, back)
 
 
 def message_bytes(boundary: Boundary, d_model: int, tokens: int) -> int:
     """Bytes of the message of so many tokens, header included; token ids not. It is that of a code
     or of its gradient, whichever is longer."""
+    return max(_sizes(boundary, d_model, tokens))
+
+
+def _sizes(boundary: Boundary, d_model: int, tokens: int) -> tuple[int, int]:
+    """Bytes of the messages of a code, which goes forth, and of its gradient, which goes back."""
     shape = 1, tokens, boundary.code_width(d_model)
-    return max(wire.size(shape) for wire in (boundary.codes, boundary.gradients))
+    return boundary.codes.size(shape), boundary.gradients.size(shape)
 
 
 def bytes_per_token(boundary: Boundary, d_model: int) -> float:

@@ -113,7 +113,8 @@ class Records:
     # -- what is made of them ----------------------------------------------------------------------
 
     def ratio(self, boundary: str, ids: bool) -> float:
-        """Of the fp32 stream over what crosses forward, header and token ids counted or not."""
+        """Of the fp32 stream over what crosses, in the direction where that is more; header and
+        token ids counted or not."""
         if not ids:
             return 4 * self.setup.d_model / bytes_per_token(build(boundary), self.setup.d_model)
         return wire_ratio(build(boundary), self.setup.d_model, VOCABULARY, self.setup.batch, SEQ)

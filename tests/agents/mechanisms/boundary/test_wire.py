@@ -206,9 +206,13 @@ def test_a_strangers_id_outside_the_vocabulary_is_refused() -> None:
         # beside codes of 3.
         ("residual", {"width": 40, "code": "fp6", "gradient": "fp4"}, False, 262_144 / (17 + 7680)),
         ("residual", {"width": 4, "code": "fp6", "gradient": "int8"}, False, 262_144 / (16 + 1536)),
+        # Ids go forth alone, so these gradients of 6 bytes are still longer than 3 + 2 bytes, and
+        # codes of 1.5 + 2 bytes are longer than gradients of 2.
+        ("residual", {"width": 4, "code": "fp6", "gradient": "int8"}, True, 262_144 / (16 + 1536)),
+        ("residual", {"width": 2, "code": "fp6", "gradient": "fp4"}, True, 262_144 / (17 + 896)),
     ],
 )
-def test_the_ratio_counts_header_and_ids(
+def test_the_ratio_counts_header_and_ids_of_the_longer_direction(
     name: str, options: dict[str, object], ids: bool, expected: float
 ) -> None:
     boundary = boundaries.get(name)(**options)
