@@ -18,7 +18,10 @@ from agents.storage.cid import Buffer, CidBuilder, Node, Profile, digest_of, for
 
 
 class KuboServer(ThreadingHTTPServer):
-    """A small Kubo RPC server. `faults` holds what the next calls do instead of working."""
+    """A small Kubo RPC server. `faults` holds what the next calls do instead of working.
+
+    `received` and `sent` count bytes of the bodies of requests and of replies.
+    """
 
     daemon_threads = True
 
@@ -30,6 +33,7 @@ class KuboServer(ThreadingHTTPServer):
         self.folders: dict[str, set[str]] = {}  # of its own file system (MFS): names
         self.calls: list[tuple[str, dict[str, str]]] = []
         self.faults: deque[str] = deque()
+        self.received = 0
         self.sent = 0
         self.address = f"/ip4/127.0.0.1/tcp/{self.server_address[1]}"
 
@@ -167,6 +171,11 @@ class KuboHandler(BaseHTTPRequestHandler):
             self.send_json({"Message": "file does not exist", "Type": "error"}, status=500)
 
     def _body(self) -> bytes:
+        body = self._read_body()
+        self.server.received += len(body)
+        return body
+
+    def _read_body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length", 0)))
         body = bytearray()

@@ -8,6 +8,7 @@ first: a payload that is sound where one owner looks, and not where another does
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from agents.audit.sources.artefacts import Artefacts
+from agents.jobs.model_files import changed, hash_of, pack_change
 from agents.mechanisms import codec, merge
 from agents.mechanisms.codec.parts.container import header
 from agents.pipeline.butterfly import Butterfly, traffic, valid_shards
@@ -30,6 +32,7 @@ from agents.pipeline.shards import (
     merge_shards,
     settle,
     stage_seed,
+    unflat,
 )
 from agents.protocol.structs import Reveal
 from agents.rounds.named import Named, read_named
@@ -39,7 +42,8 @@ from agents.rounds.report import UNAVAILABLE
 from agents.storage.cid import PROFILE, cid_of_bytes, digest_of
 from agents.storage.errors import NotFound
 from agents.storage.ipfs import IpfsStore
-from agents.training.state import PayloadError
+from agents.training.state import PayloadError, apply_outer
+from agents.training.update import pack_update
 from scripts._net.kubo import KuboServer
 
 SHAPES = {"blocks.0.a": (1000, 1000), "blocks.0.b": (300_000,), "head": (77,)}
@@ -53,6 +57,7 @@ LIE = b"\2" * 32
 PLAN: Any = SimpleNamespace(step=0, codec_seed=lambda codec, node: b"\1" * 32)
 NINE = Fraction(9, 10)
 CHUNK = PROFILE.chunk_size
+SMALL = 4096  # a root block, an index, headers of files and of parts of a request
 
 
 def numbers(miner: int) -> Tensor:
@@ -101,14 +106,21 @@ class Stage:
         spans = [self.butterfly.spans[shard] for shard in self.butterfly.owned(owner)]
         return fetch_pieces(self.reveal(of), job, self.store, PLAN, 0, spans)
 
-    def said(self, owner: int) -> tuple[Statement, int]:
-        """What an owner states after it merged whom it could, and what it fetched of others."""
+    def said(self, owner: int) -> tuple[Statement, bytes]:
+        """What an owner states after it merged whom it could, and the file of its shards."""
         found = {one: self.pieces(owner, one) for one in self.butterfly.miners}
+        return self.stated_of(owner, found)
+
+    def stated_of(self, owner: int, found: dict[int, Pieces]) -> tuple[Statement, bytes]:
+        """The same from what it fetched."""
         rows = {one: piece.row for one, piece in found.items() if piece.row is not None}
         made = merge_shards(self.butterfly, owner, [rows[one] for one in sorted(rows)], MEAN)
         digests = tuple(self.butterfly.digest(s, values) for s, values in made.items())
-        said = Statement(1, 1, owner, SEED, tuple(sorted(rows)), b"\1" * 32, digests)
-        return said, sum(one.fetched for other, one in found.items() if other != owner)
+        content = b"".join(made[shard].numpy().astype("<f4").tobytes() for shard in sorted(made))
+        said = Statement(
+            1, 1, owner, SEED, tuple(sorted(rows)), digest_of(cid_of_bytes(content)), digests
+        )
+        return said, content
 
     def whole(self) -> dict[int, Tensor]:
         """The rows of those whose payload is sound as a whole."""
@@ -380,32 +392,112 @@ def test_a_payload_of_another_size_is_no_payload(
 # -- what is moved ---------------------------------------------------------------------------------
 
 
+def leaves_of(stage: Stage, owner: int) -> int:
+    """Bytes of the leaves of one payload that hold some of an owner's shards."""
+    spans = [stage.butterfly.spans[shard] for shard in stage.butterfly.owned(owner)]
+    touched = {
+        leaf
+        for first, last in spans
+        for leaf in range((START + 4 * first) // CHUNK, (START + 4 * last - 1) // CHUNK + 1)
+    }
+    return sum(min(CHUNK, START + W - leaf * CHUNK) for leaf in touched)
+
+
+def published(stage: Stage, update: Tensor) -> Callable[[], None]:
+    """Publish the stage's update as a proposer does. Returns how a miner reads and checks it."""
+    job: Any = SimpleNamespace(
+        slices=SimpleNamespace(last=0),
+        spec=SimpleNamespace(outer_momentum=0.0),
+        stage_shapes=lambda stage: SHAPES,
+        kept_shapes=lambda stage: SHAPES,
+    )
+    change = unflat(update, SHAPES)
+    before = {name: torch.zeros(shape) for name, shape in SHAPES.items()}
+    after = apply_outer(before, change, 1.0)
+    files = pack_change(job, change, after)
+    for content in (*files.parts, files.main):
+        stage.store.put_bytes(content)
+
+    def read() -> None:
+        index = cid_of_bytes(files.main)
+        there = changed(job, stage.store, index, before, 1.0, hash_of(job, after), 0)
+        assert torch.equal(flat(there), flat(after))
+
+    return read
+
+
 @pytest.mark.parametrize(("count", "killed"), [(3, 0), (4, 1), (6, 0), (6, 2)])
-def test_bytes_that_an_owner_fetches_are_the_formulas(
+def test_bytes_that_a_miner_moves_are_the_formulas(
     stage_of: Callable[[int], Stage], count: int, killed: int
 ) -> None:
-    """k owners die after their payloads are there: nobody else fetches more, and the shards that
-    stay are the formula's, with the bits of a merge of whole payloads."""
+    """All that goes through the daemon: payload up, pieces down, merged shards up, update down.
+
+    k owners die after their payloads are there: nobody else moves more, and the shards that stay
+    are the formula's, with the bits of a merge of whole payloads.
+    """
     stage = stage_of(count)
-    alive = stage.butterfly.miners[killed:]
-    said = {}
+    miners, kubo = stage.butterfly.miners, stage.kubo
+    alive, said = miners[killed:], dict[int, Statement]()
+    parts = {miner: traffic(stage.butterfly, miner) for miner in miners}
+    leaves = {miner: (count - 1) * leaves_of(stage, miner) for miner in miners}
+    moved, own = Counter[int](), Counter[int]()
+
+    def count_in(moves: Counter[int], miner: int, up: int, down: int, files: int = 1) -> None:
+        """Note what a miner moved since the last call. It is this, and little more for a file."""
+        assert up <= kubo.received <= up + files * SMALL
+        assert down <= kubo.sent <= down + files * SMALL
+        moves[miner] += kubo.received + kubo.sent
+        kubo.received = kubo.sent = 0
+
+    kubo.received = kubo.sent = 0
+    for miner in miners:
+        stage.publish(miner, stage.raw[miner])
+        count_in(moved, miner, parts[miner].upload, 0)
+
     for owner in alive:
-        stage.kubo.sent = 0
-        said[owner], fetched = stage.said(owner)
-        parts = traffic(stage.butterfly, owner)
-        # Leaves are fetched whole: at both ends of a shard some of one is another's.
-        edges = (count - 1) * (2 * (count - 1) * CHUNK + 4096)
-        assert parts.download_shards <= fetched <= parts.download_shards + edges
-        assert fetched < stage.kubo.sent, "and its own payload's pieces, which it need not"
+        found = {one: stage.pieces(owner, one) for one in miners if one != owner}
+        fetched = sum(one.fetched for one in found.values())
+        assert fetched == kubo.sent
+        count_in(moved, owner, 0, leaves[owner], count - 1)
+        # Its own payload lies on its disk. Here it is read as others' are, and counted apart.
+        found[owner] = stage.pieces(owner, owner)
+        count_in(own, owner, 0, leaves_of(stage, owner))
+        said[owner], content = stage.stated_of(owner, found)
+        stage.store.put_bytes(content)
+        count_in(moved, owner, parts[owner].upload_shards, 0)
         share = fetched / ((count - 1) * (W + START))
         print(f"n={count} k={killed}: {fetched} B, {share:.3f} of whole payloads: {2 / count:.3f}")
-    found, merged = stage.settle(said, Fraction(0))
-    assert len(stage.butterfly.pairs) - len(found.lost) == valid_shards(count, killed)
+
+    settled, merged = stage.settle(said, Fraction(0))
+    assert len(stage.butterfly.pairs) - len(settled.lost) == valid_shards(count, killed)
     for shard, (first, last) in enumerate(stage.butterfly.spans):
-        kept = torch.zeros(last - first) if shard in found.lost else merged[first:last]
-        assert torch.equal(found.update[first:last], kept)
-    assert torch.equal(merged, MEAN([{"a": numbers(m)} for m in stage.butterfly.miners])["a"])
-    assert not found.liars and not found.unjudged
+        kept = torch.zeros(last - first) if shard in settled.lost else merged[first:last]
+        assert torch.equal(settled.update[first:last], kept)
+    assert torch.equal(merged, MEAN([{"a": numbers(m)} for m in miners])["a"])
+    assert not settled.liars and not settled.unjudged
+
+    read = published(stage, settled.update)
+    # An update lists which numbers are zero where that is shorter, as in a lost shard.
+    listed = len(pack_update(unflat(settled.update, SHAPES)))
+    lost = 4 * sum(stage.butterfly.sizes[shard] for shard in settled.lost)
+    assert W - lost <= listed <= W + SMALL and (lost > 0 or listed >= W)
+    kubo.received = kubo.sent = 0
+    for miner in alive:
+        read()
+        count_in(moved, miner, 0, listed)
+
+    for miner in miners[:killed]:
+        assert W <= moved[miner] <= W + SMALL, "its payload and nothing else"
+    for miner in alive:
+        # Leaves are fetched whole: at both ends of a shard some of one is another's.
+        ends = leaves[miner] - parts[miner].download_shards
+        assert 0 <= ends <= (count - 1) * 2 * (count - 1) * CHUNK
+        least = parts[miner].total + ends - max(0, W - listed)
+        assert least <= moved[miner] <= least + (count + 3) * SMALL
+        print(
+            f"n={count} k={killed}: {moved[miner] / W:.3f}W of {parts[miner].total / W:.3f}W, of "
+            f"it {ends / W:.3f}W of others' shards; its own copy {own[miner] / W:.3f}W"
+        )
 
 
 def test_what_has_no_place_for_each_number_is_read_whole(stage_of: Callable[[int], Stage]) -> None:
