@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -36,7 +36,7 @@ from agents.rounds.plan import Plans
 from agents.storage.canonical import loads
 from scripts._net.localnet import LocalnetSettings
 from scripts._report.history import History
-from scripts._report.verdict import check_cheats
+from scripts._report.verdict import check_attested, check_cheats
 from tests.e2e.conftest import AGENT_ROLES, AGENTS, SHORT_BENCHMARK
 from tests.stage.memory.tiny_specs import tiny_model
 from tests.stage.network import TERMS, LocalNetwork
@@ -89,6 +89,7 @@ SETTINGS = LocalnetSettings(
     trainer={"trainer-1": {"recompute": False}, "trainer-4": {"post_listen": False}},
 )
 MINERS = tuple(f"trainer-{number}" for number in range(1, 6))
+MEMBERS = tuple(f"coordinator-{number}" for number in range(1, SETTINGS.threshold + 1))
 MINER_POINTS = (
     *("miner-entry-written", "miner-entry-executed", "trainer-before-journal"),
     *("trainer-before-commit", "trainer-after-commit"),
@@ -120,6 +121,20 @@ def pipeline(network: LocalNetwork) -> LocalNetwork:
     """All agents honest and running."""
     network.settle(*network.names(*AGENT_ROLES))
     return network
+
+
+@pytest.fixture
+def members(pipeline: LocalNetwork) -> Iterator[tuple[str, ...]]:
+    """As many of the committee as it needs, at work in this test alone."""
+    pipeline.start(*MEMBERS)
+    yield MEMBERS
+    pipeline.stop(*MEMBERS)
+
+
+def wait_attested(pipeline: LocalNetwork, job: int) -> None:
+    """Wait until the members have recomputed the job's model and attested it."""
+    network, models = pipeline.network, Models(pipeline.network, pipeline.store)
+    pipeline.until(lambda: check_attested(network, models, job).holds, "the model is attested")
 
 
 def records(pipeline: LocalNetwork, history: History) -> list[dict[str, Any]]:
@@ -342,6 +357,18 @@ def test_whole_roles_are_killed_in(pipeline: LocalNetwork, roles: list[str], pha
     pipeline.kill_in(job, {phase: tuple(pipeline.names(*roles))})
     pipeline.finish(job)
     pipeline.assert_whole(job)
+
+
+@pytest.mark.chaos
+def test_members_are_killed_in_every_phase(
+    pipeline: LocalNetwork, members: tuple[str, ...]
+) -> None:
+    """None can be spared: whoever stayed away would keep the model from being attested."""
+    job = pipeline.job(**SPEC)
+    pipeline.kill_in(job, dict.fromkeys(KILLED_IN, members))
+    pipeline.finish(job)
+    pipeline.assert_whole(job)
+    wait_attested(pipeline, job)
 
 
 def test_others_do_the_samples_of_a_miner_that_is_gone(pipeline: LocalNetwork) -> None:

@@ -22,12 +22,10 @@ from dataclasses import replace
 import pytest
 
 from agents.protocol.numbers import BPS, Phase, ReportStatus, Violation
-from agents.rounds.models import Models
 from scripts._net.localnet import LocalnetSettings
-from scripts._report.verdict import check_attested
 from tests.e2e.conftest import AGENT_ROLES, AGENTS
 from tests.e2e.framing import FRAMED
-from tests.e2e.test_pipeline import SPEC, TIMES
+from tests.e2e.test_pipeline import SPEC, TIMES, wait_attested
 from tests.stage.network import TERMS, LocalNetwork
 
 HONEST = "aggregator-1"
@@ -129,13 +127,6 @@ def rulings(pipeline: LocalNetwork, job: int) -> list[bool]:
     where = pipeline.network.deployment.block, chain.head().number, {"job_id": job}
     events = chain.events(results, "ChallengeResolved", *where)
     return [event.args["upheld"] for event in events]
-
-
-def wait_attested(pipeline: LocalNetwork, job: int) -> None:
-    """Wait for the operation by which the members attest the model. Who is armed next dies at
-    another one."""
-    network, models = pipeline.network, Models(pipeline.network, pipeline.store)
-    pipeline.until(lambda: check_attested(network, models, job).holds, "the model is attested")
 
 
 def assert_punished(pipeline: LocalNetwork, job: int, liar: str) -> None:
