@@ -5,9 +5,9 @@ Rule: jobs are ranked by what an hour of the work that they are expected to take
 work of a round is the time for which it holds a node, plus the time that the node then computes.
 A round is expected to hold a node for as long as the job's last rounds did; the windows of its
 terms count as one round more, in which nobody is early. Rounds that ended without a result were
-work too, so they make the pay of the others less; for verifiers and aggregators so do rounds that
-nobody came to. Who opened its job first, how many rounds it
-promises and how much it says it will pay later counts for nothing.
+work too, so they make the pay of the others less. Rounds that nobody came to change neither the pay
+nor the pause after rounds without a result: anyone may open them. Who opened its job first, how
+many rounds it promises and how much it says it will pay later counts for nothing.
 
 A node leaves a job for a better one only if that pays a good part more, and never in the middle of
 its own work.
@@ -26,7 +26,7 @@ FLOP_PER_UNIT = 16 * 2 * 256**3
 USUAL_SPEED = 1e11
 """Operations per second of a node that has no verified benchmark."""
 
-PAST_ROUNDS = 8  # of a job that its pay and progress are judged by, the newest
+PAST_ROUNDS = 8  # with work, of a job that its pay and progress are judged by, the newest
 _STALLED = 3  # rounds in a row that ended without a result, and people had worked in
 _NEW = 4
 BETTER = 1.25  # times the pay, for a job to be left for another
@@ -53,7 +53,7 @@ class Offer:
         nodes: that may share pay and work; the same number for all jobs.
         windows_s: the four windows of a round together.
         flop: operations that a round takes, all these nodes together.
-        past: up to `PAST_ROUNDS` rounds, oldest first.
+        past: rounds that are over, oldest first; up to `PAST_ROUNDS` of them had work.
         overdue_s: how long ago the running round should have left its phase, 0 if it is in time.
         refused: why the node can't or won't work on it whatever it pays; None if it may.
     """
@@ -68,6 +68,11 @@ class Offer:
     refused: str | None = None
 
     @property
+    def worked(self) -> tuple[PastRound, ...]:
+        """Its last rounds that somebody committed in."""
+        return tuple(past for past in self.past if past.worked)
+
+    @property
     def has_paid(self) -> bool:
         """Whether one of its last rounds was finalized."""
         return any(past.paid for past in self.past)
@@ -75,9 +80,10 @@ class Offer:
 
 def hourly(offer: Offer, speed: float) -> float:
     """ZOO for an hour of a node's expected work. `speed`: operations per second."""
-    held = sum(min(past.lasted_s, offer.windows_s) for past in offer.past) + offer.windows_s
-    computing = (len(offer.past) + 1) * offer.flop / offer.nodes / speed
-    paid = sum(past.paid for past in offer.past) + 1
+    worked = offer.worked
+    held = sum(min(past.lasted_s, offer.windows_s) for past in worked) + offer.windows_s
+    computing = (len(worked) + 1) * offer.flop / offer.nodes / speed
+    paid = sum(past.paid for past in worked) + 1
     return offer.pay / ZOO / offer.nodes * paid / (held + computing) * _HOUR
 
 
@@ -89,13 +95,13 @@ def refusal(offer: Offer, speed: float, least_pay: float, now: int) -> str | Non
     if offer.refused is not None:
         return offer.refused
     lost = 0
-    for past in reversed(offer.past):
+    for past in reversed(offer.worked):
         if past.paid:
             break
-        lost += past.worked
+        lost += 1
     if lost >= _STALLED:
         # Twice as long after each further loss: a network that had an outage comes back.
-        again = offer.past[-1].opened_at + (offer.windows_s << (lost - _STALLED + 1))
+        again = offer.worked[-1].opened_at + (offer.windows_s << (lost - _STALLED + 1))
         if now < again:
             return (
                 f"its last {lost} rounds with work ended without a result; the next one is tried "

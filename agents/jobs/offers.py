@@ -54,6 +54,8 @@ _SHARE = 8  # in the end no more than one part of so many of the time goes on su
 _NOT_YET = "its spec is yet to be read: another one took long, and in vain"
 _SCORE_SCALE = 1_000_000  # of NodeBenchmarks: a score is units per second times this
 _OVER = (Phase.FINALIZED, Phase.VOID)
+_AT_ONCE = PAST_ROUNDS + 1  # of a job's rounds read in a request: the running one, and those before
+_BACK = 8 * _AT_ONCE  # rounds looked through for those with work: anyone may open empty ones
 
 
 class Offers:
@@ -87,7 +89,7 @@ class Offers:
         self._unread: dict[bytes, tuple[float, float, str]] = {}  # specs by digest: the same, why
         self._had: set[bytes] = set()  # specs that could be read
         self._searched = False  # in vain, in this look
-        self._past: dict[tuple[int, int], tuple[Round, int]] = {}
+        self._past: dict[tuple[int, int], Round] = {}  # over, by job and number
         self._looked_at: tuple[int, bytes] | None = None
         self._rated: list[Rated] = []
 
@@ -235,34 +237,38 @@ class Offers:
     def _rounds(
         self, job_id: int, job: Job, head: Head
     ) -> tuple[tuple[PastRound, ...], Round | None]:
-        """The newest rounds that are over, and the running one. For trainers only those of them
-        that somebody worked in."""
-        newest = job.rounds_opened
-        numbers = range(max(1, newest - PAST_ROUNDS), newest + 1)
-        unknown = [n for n in numbers if (job_id, n) not in self._past]
-        answers = self._network.chain.call_many(
-            [(self._network.rounds, "round", (job_id, n)) for n in unknown]
-        )
-        self._past.pop((job_id, newest - PAST_ROUNDS - 1), None)
-        now = {n: read(Round, answer) for n, answer in zip(unknown, answers, strict=True)}
-        end, found = head.timestamp, []
-        running = now.get(newest)
-        if running is not None and running.phase in _OVER:
-            running = None
-        for number in reversed(numbers):
-            if (job_id, number) in self._past:
-                round_, until = self._past[job_id, number]
-            else:
-                round_, until = now[number], end
-                if number < newest and round_.phase in _OVER:
-                    self._past[job_id, number] = round_, until
+        """The rounds that are over, back to the one that is number `PAST_ROUNDS` of those that
+        somebody worked in; and the running one."""
+        end, worked, found = head.timestamp, 0, []
+        running: Round | None = None
+        for number, round_ in self._back(job_id, job.rounds_opened):
+            if round_.phase in _OVER:
+                paid, lasted = round_.phase == Phase.FINALIZED, end - round_.opened_at
+                found.append(PastRound(round_.opened_at, lasted, paid, bool(round_.n_committed)))
+                worked += found[-1].worked
+            elif number == job.rounds_opened:
+                running = round_
+            if worked == PAST_ROUNDS:
+                break
             end = round_.opened_at
-            worked = bool(round_.n_committed)
-            # Who waits for trainers has waited in a round that nobody came to.
-            if round_.phase in _OVER and (worked or self._role != Role.TRAINER):
-                paid, lasted = round_.phase == Phase.FINALIZED, until - round_.opened_at
-                found.append(PastRound(round_.opened_at, lasted, paid, worked))
-        return tuple(reversed(found[:PAST_ROUNDS])), running
+        return tuple(reversed(found)), running
+
+    def _back(self, job_id: int, newest: int) -> Iterator[tuple[int, Round]]:
+        """A job's rounds, the newest first, `_BACK` at most. They are read as they are asked for,
+        and those that are over once."""
+        oldest = max(1, newest - _BACK + 1)
+        self._past.pop((job_id, oldest - 1), None)
+        for last in range(newest, oldest - 1, -_AT_ONCE):
+            numbers = range(last, max(oldest, last - _AT_ONCE + 1) - 1, -1)
+            unknown = [n for n in numbers if (job_id, n) not in self._past]
+            answers = self._network.chain.call_many(
+                [(self._network.rounds, "round", (job_id, n)) for n in unknown]
+            )
+            now = {n: read(Round, answer) for n, answer in zip(unknown, answers, strict=True)}
+            over = {n: round_ for n, round_ in now.items() if n < newest and round_.phase in _OVER}
+            self._past |= {(job_id, n): round_ for n, round_ in over.items()}
+            for number in numbers:
+                yield number, now.get(number) or self._past[job_id, number]
 
     # -- store ---------------------------------------------------------------------------------
 

@@ -109,6 +109,22 @@ def test_an_overdue_round_that_nobody_ends_is_no_job() -> None:
     assert "overdue" in str(why(offer(overdue_s=WINDOWS + 1)))
 
 
+def empty(count: int, since: int = NOW) -> tuple[PastRound, ...]:
+    """Rounds of 100 s each that nobody came to."""
+    return tuple(PastRound(since + 100 * i, 100, False, worked=False) for i in range(count))
+
+
+@pytest.mark.parametrize("count", [1, 5, 8, 60])
+def test_rounds_that_nobody_came_to_change_neither_pay_nor_pause(count: int) -> None:
+    """Anyone may open them, for gas."""
+    for past in ((), rounds(*[True] * 8), rounds(True, False, False, False)):
+        offers = offer(past=past), offer(past=(*past, *empty(count)))
+        assert len({hourly(one, SPEED) for one in offers}) == 1
+        for now in (NOW, NOW + 3 * WINDOWS):
+            assert len({why(one, now=now) for one in offers}) == 1
+    assert "its last 3 rounds with work ended without a result" in str(why(offers[1]))
+
+
 # -- the choice ------------------------------------------------------------------------------------
 
 
@@ -175,10 +191,3 @@ def test_jobs_that_have_paid_come_before_most_of_those_that_say_they_will() -> N
         2,
         3,
     ]
-
-
-def test_rounds_that_nobody_came_to_make_the_pay_less_and_stall_nothing() -> None:
-    empty = tuple(PastRound(NOW - 100 * i, 100, False, worked=False) for i in (8, 7, 6, 5))
-    assert hourly(offer(past=empty), SPEED) < hourly(offer(), SPEED)
-    assert why(offer(past=empty)) is None
-    assert "ended without a result" in str(why(offer(past=rounds(False, False, False))))

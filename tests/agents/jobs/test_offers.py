@@ -21,9 +21,9 @@ from agents.jobs.publish import Terms
 from agents.jobs.riders import riders_paid
 from agents.jobs.workload import training, verifying
 from agents.mechanisms import verify
-from agents.protocol.numbers import BPS, ZOO, JobStatus, Role, Violation
+from agents.protocol.numbers import BPS, ZOO, JobStatus, Phase, Role, Violation
 from agents.protocol.slashing import DEFAULTS, Row
-from agents.protocol.structs import Bounds
+from agents.protocol.structs import NO_ROUND, Bounds, Round
 from agents.runtime.chain import Head
 from agents.runtime.config import AgentSettings, TrainerSettings
 from agents.runtime.logs import open_log
@@ -331,3 +331,49 @@ def test_a_spec_that_comes_late_is_read(tiny: HonestRound, tmp_path: Path) -> No
     assert baits.look(2) == [1] and len(baits.searched) == 1
     baits.now += SEARCH
     assert sorted(baits.look(3)) == [1, 2]
+
+
+class Rounds:
+    """A job's rounds on chain, 100 s apart, and how many of them were read."""
+
+    def __init__(self) -> None:
+        self.all: list[Round] = []
+        self.read = 0
+        self.chain, self.rounds = Stub(call_many=self.call_many), None
+
+    def add(self, count: int, phase: Phase, committed: int = 1) -> None:
+        for _ in range(count):
+            at = 100 * len(self.all)
+            self.all.append(replace(NO_ROUND, phase=phase, opened_at=at, n_committed=committed))
+
+    def call_many(self, calls: list[Any]) -> list[Round]:
+        self.read += len(calls)
+        return [self.all[number - 1] for _, _, (_, number) in calls]
+
+
+@pytest.mark.parametrize("role", [Role.TRAINER, Role.VERIFIER, Role.AGGREGATOR])
+def test_rounds_that_nobody_came_to_push_none_with_work_out_of_sight(
+    tiny: HonestRound, tmp_path: Path, role: Role
+) -> None:
+    """Eight rounds that were paid, and fifty that a stranger opened; each is read once."""
+    network = Rounds()
+    offers = made(role, tiny.job, network, tmp_path)
+
+    def past() -> list[tuple[bool, bool]]:
+        job: Any = Stub(rounds_opened=len(network.all))
+        found, running = offers._rounds(1, job, Head(1, b"", b"", 100 * len(network.all)))
+        assert running is None
+        assert [one.lasted_s for one in found] == [100] * len(found)
+        return [(one.paid, one.worked) for one in found]
+
+    network.add(12, Phase.FINALIZED)
+    assert past() == [(True, True)] * 8 and network.read == 9
+    network.add(50, Phase.VOID, committed=0)
+    assert past() == [(True, True)] * 8 + [(False, False)] * 50
+    assert network.read <= 9 + 50 + 9
+    read = network.read
+    assert past() == [(True, True)] * 8 + [(False, False)] * 50
+    assert network.read == read + 1, "the newest alone"
+    network.add(100_000, Phase.VOID, committed=0)
+    assert not any(paid for paid, _ in past())
+    assert network.read < read + 100, "it looks back no further"
