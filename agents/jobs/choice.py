@@ -15,6 +15,7 @@ its own work.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -28,7 +29,8 @@ USUAL_SPEED = 1e11
 
 PAST_ROUNDS = 8  # with work, of a job that its pay and progress are judged by, the newest
 _STALLED = 3  # rounds in a row that ended without a result, and people had worked in
-_NEW = 4
+_NEW = 4  # one place in so many is for jobs that have yet to pay
+_TRIES = 2  # rounds without a result, and a job that has not paid is no longer a new one
 BETTER = 1.25  # times the pay, for a job to be left for another
 _HOUR = 3_600
 
@@ -76,6 +78,11 @@ class Offer:
     def has_paid(self) -> bool:
         """Whether one of its last rounds was finalized."""
         return any(past.paid for past in self.past)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it has yet to show that its rounds are paid, and nothing speaks against it."""
+        return not self.has_paid and len(self.past) < _TRIES
 
 
 def hourly(offer: Offer, speed: float) -> float:
@@ -126,20 +133,39 @@ class Rated:
 
 
 def looked_at(
-    offers: Sequence[Offer], speed: float, keep: Collection[int], most: int
+    offers: Sequence[Offer], speed: float, keep: Collection[int], most: int, node: int, hour: int
 ) -> list[Offer]:
-    """In which order a node that serves `most` jobs asks whether they suit it.
+    """In which order a node that serves `most` jobs asks whether they suit it. `hour`: of chain
+    time.
 
     Those of `keep` come first. Then those that have paid come before those that only say they will,
     whatever they say, but for one in `_NEW` places: a job that nobody has worked in costs who
-    creates it nothing, and eight of them would hold every verifier.
+    creates it nothing, and eight of them would hold every verifier. Each node draws anew in each
+    hour which new jobs have these places: a promise costs as little. Jobs whose rounds got no
+    result come last.
     """
     by_pay = sorted(offers, key=lambda one: (-hourly(one, speed), one.job_id))
     kept = [one for one in by_pay if one.job_id in keep]
-    proven = [one for one in by_pay if one.has_paid and one not in kept]
-    new = [one for one in by_pay if not one.has_paid and one not in kept]
-    places = most // _NEW
-    return [*kept, *new[:places], *proven, *new[places:]]
+    others = [one for one in by_pay if one.job_id not in keep]
+    new = [one for one in others if one.is_new]
+    new_in_turn = sorted(new, key=lambda one: _lot(node, hour, one.job_id))
+    drawn = new_in_turn[: _places(most, node, hour)]
+    proven = [one for one in others if one.has_paid]
+    rest = [one for one in new if one not in drawn]
+    failed = [one for one in others if not one.has_paid and not one.is_new]
+    return [*kept, *drawn, *proven, *rest, *failed]
+
+
+def _places(most: int, node: int, hour: int) -> int:
+    """How many of a node's places are for new jobs. Its only one is in one hour of `_NEW`."""
+    if most > 1:
+        return max(1, most // _NEW)
+    return int(_lot(node, hour)[0] % _NEW == 0)
+
+
+def _lot(*numbers: int) -> bytes:
+    """What a draw goes by; the same at any time."""
+    return hashlib.sha256(repr(numbers).encode()).digest()
 
 
 def ranked(rated: Sequence[Rated]) -> list[Rated]:

@@ -53,6 +53,7 @@ _SEARCH_S = 0.5  # a spec that can't be used, or worked on, after so long ends t
 _SHARE = 8  # in the end no more than one part of so many of the time goes on such searches
 _NOT_YET = "its spec is yet to be read: another one took long, and in vain"
 _SCORE_SCALE = 1_000_000  # of NodeBenchmarks: a score is units per second times this
+_HOUR = 3_600  # after which the places for new jobs are drawn again
 _OVER = (Phase.FINALIZED, Phase.VOID)
 _AT_ONCE = PAST_ROUNDS + 1  # of a job's rounds read in a request: the running one, and those before
 _BACK = 8 * _AT_ONCE  # rounds looked through for those with work: anyone may open empty ones
@@ -125,7 +126,8 @@ class Offers:
         if self._role == Role.TRAINER:  # it works in one
             offers.sort(key=lambda o: (o.job_id not in keep, -hourly(o, speed), o.job_id))
         else:
-            offers = looked_at(offers, speed, keep, self._settings.max_jobs)
+            hour = head.timestamp // _HOUR
+            offers = looked_at(offers, speed, keep, self._settings.max_jobs, node, hour)
         specs = {job.terms.spec for job in live.values()}
         self._unread = {spec: miss for spec, miss in self._unread.items() if spec in specs}
         self._had &= specs

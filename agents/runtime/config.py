@@ -187,7 +187,10 @@ class AgentSettings(BaseSettings):
         0.0, ge=0, description="With job_id 0: least pay to work for, in ZOO per hour of one node"
     )
     max_jobs: int = Field(
-        8, ge=1, le=256, description="With job_id 0: jobs that are served at a time, the best paid"
+        8,
+        ge=1,
+        le=256,
+        description="With job_id 0: jobs served at a time: the best paid, and some new ones",
     )
     node_id: int | None = Field(None, ge=1, description="This node's id (default: by operator key)")
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
