@@ -132,6 +132,11 @@ class Rated:
         return f"job {self.job_id} pays {self.pays:.4g} ZOO for an hour of its expected work"
 
 
+def lot(*numbers: int) -> bytes:
+    """What a draw goes by; the same at any time."""
+    return hashlib.sha256(repr(numbers).encode()).digest()
+
+
 def looked_at(
     offers: Sequence[Offer], speed: float, keep: Collection[int], most: int, node: int, hour: int
 ) -> list[Offer]:
@@ -148,7 +153,7 @@ def looked_at(
     kept = [one for one in by_pay if one.job_id in keep]
     others = [one for one in by_pay if one.job_id not in keep]
     new = [one for one in others if one.is_new]
-    new_in_turn = sorted(new, key=lambda one: _lot(node, hour, one.job_id))
+    new_in_turn = sorted(new, key=lambda one: lot(node, hour, one.job_id))
     drawn = new_in_turn[: _places(most, node, hour)]
     proven = [one for one in others if one.has_paid]
     rest = [one for one in new if one not in drawn]
@@ -160,12 +165,7 @@ def _places(most: int, node: int, hour: int) -> int:
     """How many of a node's places are for new jobs. Its only one is in one hour of `_NEW`."""
     if most > 1:
         return max(1, most // _NEW)
-    return int(_lot(node, hour)[0] % _NEW == 0)
-
-
-def _lot(*numbers: int) -> bytes:
-    """What a draw goes by; the same at any time."""
-    return hashlib.sha256(repr(numbers).encode()).digest()
+    return int(lot(node, hour)[0] % _NEW == 0)
 
 
 def ranked(rated: Sequence[Rated]) -> list[Rated]:

@@ -62,8 +62,9 @@ _BACK = 8 * _AT_ONCE  # rounds looked through for those with work: anyone may op
 class Offers:
     """What the live jobs offer one node. `live`: their ids.
 
-    `reasons`: why it does not work on some of them. `job_of`: reads a job's spec; raises SpecError
-    or StoreError. `clock`: seconds.
+    `proven`: what an hour of those that have paid in their last rounds pays, without the time to
+    compute. `reasons`: why it does not work on some of them. `job_of`: reads a job's spec; raises
+    SpecError or StoreError. `clock`: seconds.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Offers:
     ) -> None:
         self.live: set[int] = set()
         self.reasons: dict[int, str] = {}
+        self.proven: dict[int, float] = {}
         self.stakes = Watched(network)
         self._barred: dict[int, tuple[int, str]] = {}  # until when (chain time), why
         self._network = network
@@ -123,6 +125,7 @@ class Offers:
         bounds, nodes = self._network.bounds(), self._nodes()
         live = self._live_jobs()
         offers = [self._offer(job_id, job, nodes, bounds, head) for job_id, job in live.items()]
+        self.proven = {one.job_id: hourly(one, speed) for one in offers if one.has_paid}
         if self._role == Role.TRAINER:  # it works in one
             offers.sort(key=lambda o: (o.job_id not in keep, -hourly(o, speed), o.job_id))
         else:

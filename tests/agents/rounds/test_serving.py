@@ -15,6 +15,7 @@ from agents.jobs.choice import Rated
 from agents.protocol.numbers import Phase, ReportStatus, Role
 from agents.rounds.serving import Serving
 from agents.runtime.context import Context
+from agents.runtime.errors import JournalFull, RpcDown
 from agents.runtime.logs import open_log
 from agents.runtime.metrics import Metrics
 
@@ -32,14 +33,36 @@ class Duty:
         return "attested: round 1" if len(self.steps) == 1 else None
 
 
-class Jobs:
-    """A verifier's jobs among five; `rated` and `live` are what the chain offers."""
+class Kept(dict[str, Any]):
+    """A journal, which a restart leaves as it is."""
 
-    def __init__(self, tmp_path: Path, job_id: int = 0, reports: tuple[int, ...] = ()) -> None:
+    full = False
+
+    def put(self, key: str, value: Any) -> None:
+        if self.full:
+            raise JournalFull("no room")
+        self[key] = value
+
+
+class Jobs:
+    """A node's jobs among `count`; `rated` and `live` are what the chain offers."""
+
+    def __init__(
+        self,
+        tmp_path: Path,
+        job_id: int = 0,
+        reports: tuple[int, ...] = (),
+        journal: Kept | None = None,
+        role: Role = Role.VERIFIER,
+        count: int = 5,
+    ) -> None:
         self.log, self.open_in = tmp_path / "log", set[int]()
+        self.journal = Kept() if journal is None else journal
+        self.attested: set[int] = set()
         network: Any = Stub(
-            job_count=lambda: 5,
+            job_count=lambda: count,
             deployment=Stub(block=0),
+            attesters=lambda job, *_: {7} if job in self.attested else set(),
             reported=lambda *_: list(reports),
             report=lambda job: Stub(job_id=job, status=ReportStatus.CONFIRMED),
         )
@@ -47,25 +70,31 @@ class Jobs:
             settings=Stub(job_id=job_id, max_jobs=8, least_pay=0.0, memory=None),
             log=open_log("verifier", path=self.log),
             metrics=Metrics("verifier"),
-            **dict.fromkeys(("deployment", "chain", "wallet", "sender", "journal", "feed", "stop")),
+            **dict.fromkeys(("deployment", "chain", "wallet", "sender", "feed", "stop")),
+            journal=self.journal,
             artefacts=tmp_path,
         )
         store: Any = None
         make = lambda _: Duty()  # noqa: E731
         self.serving: Serving[Duty] = Serving(
-            network, context, store, Role.VERIFIER, make, lambda: self.open_in
+            network, context, store, role, make, lambda: self.open_in
         )
         self.metrics = context.metrics
 
-    def step(self, rated: list[int], live: set[int] | None = None) -> str | None:
+    def step(self, rated: list[int], live: set[int] | None = None, node: int = 7) -> str | None:
         offers: Any = self.serving.offers
         offers.rated = lambda *_: [Rated(job, 1.0) for job in rated]
         offers.live = set(rated) if live is None else live
-        return self.serving.step(HEAD, 7)
+        return self.serving.step(HEAD, node)
 
     @property
     def served(self) -> set[int]:
         return set(self.serving._duties)
+
+    @property
+    def chosen(self) -> set[int]:
+        """Those to serve, whether or not each has had its turn."""
+        return set(self.serving._served)
 
 
 ROUNDS: dict[int, Any] = {}
@@ -127,6 +156,121 @@ def test_better_paid_jobs_lure_nobody_away_from_a_round_that_counts_on_it(
     ROUNDS[1]["round"] = Stub(settled=True)
     jobs.step([3, 4, 5], live={1, 2, 3, 4, 5})
     assert 1 not in jobs.served
+
+
+COUNTS = {"phase": Phase.CHALLENGE, "snapshot": Stub(verifiers={7: 1}, aggregators=(7,))}
+BAITS = list(range(60, 68))
+
+
+@pytest.mark.parametrize("role", [Role.VERIFIER, Role.AGGREGATOR])
+def test_a_restart_lures_nobody_away_from_a_round_that_counts_on_it(
+    tmp_path: Path, role: Role
+) -> None:
+    jobs = Jobs(tmp_path, role=role, count=99)
+    ROUNDS.update({2: COUNTS, 3: COUNTS})
+    jobs.step([2, 4])
+    for _ in range(2):
+        jobs = Jobs(tmp_path, journal=jobs.journal, role=role, count=99)
+        jobs.step(BAITS, live={2, 3, 4, *BAITS})
+        assert jobs.chosen == {2, *BAITS}, "job 3 was never served, and job 4 has no such round"
+        assert '"job": 2, "why": "its running round counts on the node"' in jobs.log.read_text()
+    ROUNDS[2] = {**COUNTS, "phase": Phase.VOID}
+    jobs.step(BAITS, live={2, *BAITS})
+    assert jobs.chosen == {*BAITS}
+    ROUNDS[2] = COUNTS
+    jobs = Jobs(tmp_path, journal=jobs.journal, role=role, count=99)
+    jobs.step(BAITS, live={2, *BAITS})
+    assert jobs.chosen == {*BAITS}
+
+
+def test_a_look_that_fails_after_a_restart_forgets_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = Jobs(tmp_path, count=99)
+    ROUNDS[2] = COUNTS
+    jobs.step([2])
+    jobs = Jobs(tmp_path, journal=jobs.journal, count=99)
+    with monkeypatch.context() as patch, pytest.raises(RpcDown):
+        patch.setattr(agents.rounds.serving, "observe", gone)
+        jobs.step(BAITS, live={2, *BAITS})
+    jobs.step(BAITS, live={2, *BAITS})
+    assert jobs.chosen == {2, *BAITS}
+
+
+def gone(*_: Any) -> Any:
+    raise RpcDown("the RPC node does not answer")
+
+
+def test_a_full_disk_takes_nobody_from_its_jobs(tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path)
+    jobs.journal.full = True
+    assert jobs.step([2, 4]) == "attested: round 1 (job 2)"
+    assert jobs.chosen == {2, 4} and not jobs.journal
+
+
+def served_in_turn(jobs: Jobs, numbers: list[int], live: set[int]) -> None:
+    """Each is rated once, and its round counts on the node from then on."""
+    for number in numbers:
+        ROUNDS[number] = {**COUNTS, "phase": Phase.COMMIT}
+        jobs.step([number], live)
+
+
+def test_eight_older_jobs_take_no_place_from_a_round_that_is_due(tmp_path: Path) -> None:
+    """Theirs are long, and were there first. Also when the node has checked theirs already."""
+    older = list(range(40, 48))
+    live = {50, *older, *BAITS}
+    jobs = Jobs(tmp_path, count=99)
+    served_in_turn(jobs, [*older, 50], live)
+    jobs.serving.offers.proven = {**dict.fromkeys(older, 9.0), 50: 1.0}
+    jobs.step(BAITS, live)
+    assert jobs.chosen == {*older, *BAITS}, "nothing is due yet, and theirs pay more"
+    for restarted in (False, True):
+        if restarted:
+            jobs = Jobs(tmp_path, journal=jobs.journal, count=99)
+            jobs.serving.offers.proven = {**dict.fromkeys(older, 9.0), 50: 1.0}
+            jobs.attested = {*older}
+        for phase in (Phase.CHALLENGE, Phase.DISPUTED):
+            ROUNDS[50] = {**COUNTS, "phase": phase}
+            jobs.step(BAITS, live)
+            assert 50 in jobs.chosen and len(jobs.chosen) == 16
+        for number in older:
+            ROUNDS[number] = COUNTS
+    jobs.attested = {50, *older}
+    jobs.step(BAITS, live)
+    assert jobs.chosen == {*older, *BAITS}
+
+
+def test_of_rounds_that_are_due_those_of_proven_pay_come_first(tmp_path: Path) -> None:
+    """Among jobs that have yet to pay no order is the same for all nodes."""
+    jobs = Jobs(tmp_path, count=99)
+    older = list(range(40, 48))
+    live = {50, *older, *BAITS}
+    served_in_turn(jobs, [*older, 50], live)
+    everybody = Stub(verifiers=dict.fromkeys(range(60), 1), aggregators=())
+    for number in (50, *older):
+        ROUNDS[number] = {**COUNTS, "snapshot": everybody}
+    jobs.serving.offers.proven = {50: 1.0, **dict.fromkeys(older[1:], 0.5)}
+    jobs.step(BAITS, live)
+    assert jobs.chosen == {50, *older[1:], *BAITS}
+    jobs.serving.offers.proven = {}
+    lost = set()
+    for node in range(60):
+        jobs.step(BAITS, live, node)
+        lost |= {50, *older} - jobs.chosen
+    assert lost == {50, *older}
+
+
+def test_an_aggregator_s_rounds_are_due_when_a_result_is_to_be_proposed(tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path, role=Role.AGGREGATOR, count=99)
+    older = list(range(40, 48))
+    live = {50, *older, *BAITS}
+    served_in_turn(jobs, [*older, 50], live)
+    jobs.serving.offers.proven = dict.fromkeys(older, 9.0)
+    for number in older:
+        ROUNDS[number] = COUNTS
+    ROUNDS[50] = {**COUNTS, "phase": Phase.AGGREGATE}
+    jobs.step(BAITS, live)
+    assert 50 in jobs.chosen
 
 
 def test_without_a_live_job_the_newest_is_looked_after(tmp_path: Path) -> None:
