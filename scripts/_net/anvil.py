@@ -22,6 +22,10 @@ CHAIN_ID = 31_337
 # Test accounts of the well-known mnemonic; anvil gives each 10,000 ether.
 MNEMONIC = "test test test test test test test test test test test junk"
 _PERSISTED_STATES = 64
+# Where a block is mined for each transaction, of so many newest blocks it answers what was, and
+# nothing is on disk: past 500 blocks, to write old states would cost more than to mine. Where blocks
+# come by the clock, anvil would keep 1,500 states in memory for ever.
+STATES = 128
 _REQUEST_TIMEOUT_S = 5.0
 _WALLET_WEI = 10**19
 # anvil writes every request and block unless each of its own targets is named here: it sets
@@ -112,12 +116,15 @@ def start_anvil(
         find_anvil(),
         *("--host", "127.0.0.1", "--port", str(port), "--chain-id", str(chain_id)),
         *("--mnemonic", MNEMONIC, "--accounts", str(accounts)),
-        *("--cache-path", str(cache), "--max-persisted-states", str(_PERSISTED_STATES)),
+        *("--cache-path", str(cache)),
         "--enable-tx-gas-limit",
         "--quiet",
     ]
     if block_time is not None:
         command += ["--block-time", f"{block_time:g}"]
+        command += ["--max-persisted-states", str(_PERSISTED_STATES)]
+    else:
+        command += ["--prune-history", str(STATES)]
     if state is not None:
         command += ["--state", str(state), "--state-interval", "1"]
 

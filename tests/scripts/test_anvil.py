@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts._net.anvil import start_anvil
+from scripts._net.anvil import STATES, start_anvil
 from scripts._net.processes import ProcessError, Supervisor
 
 
@@ -27,6 +27,22 @@ def test_requests_and_blocks_leave_no_line(tmp_path: Path) -> None:
             time.sleep(0.05)
         assert int(str(anvil.rpc("eth_blockNumber")), 16) >= 3
         assert len((tmp_path / "anvil.log").read_bytes()) < 200
+
+
+def test_of_the_newest_blocks_it_answers_what_was_and_writes_nothing(tmp_path: Path) -> None:
+    with Supervisor(tmp_path / "logs") as supervisor:
+        anvil = start_anvil(supervisor, tmp_path)
+        account = anvil.rpc("eth_accounts")
+        assert isinstance(account, list)
+        for _ in range(10):
+            anvil.rpc("anvil_mine", hex(60))
+        newest = int(str(anvil.rpc("eth_blockNumber")), 16)
+        assert int(str(anvil.rpc("eth_getBalance", account[0], hex(newest - STATES + 2))), 16)
+        with pytest.raises(RuntimeError, match="BlockOutOfRange"):
+            anvil.rpc("eth_getBalance", account[0], hex(newest - STATES - 2))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [
+        tmp_path / "logs" / "anvil.log"
+    ]
 
 
 def test_a_chain_that_cannot_start_says_why(tmp_path: Path) -> None:
