@@ -23,8 +23,8 @@ CHAIN_ID = 31_337
 MNEMONIC = "test test test test test test test test test test test junk"
 _PERSISTED_STATES = 64
 # Where a block is mined for each transaction, of so many newest blocks it answers what was, and
-# nothing is on disk: past 500 blocks, to write old states would cost more than to mine. Where blocks
-# come by the clock, anvil would keep 1,500 states in memory for ever.
+# nothing is on disk: past 500 blocks, to write old states would cost more than to mine. Where
+# blocks come by the clock, anvil would keep 1,500 states in memory for ever.
 STATES = 128
 _REQUEST_TIMEOUT_S = 5.0
 _WALLET_WEI = 10**19
