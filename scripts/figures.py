@@ -73,7 +73,7 @@ def pipeline(
 
     \b
     5       loss against tokens by what crosses between stages: none, cut, residual, bottleneck
-            and subspace at 32 and 128 times fewer bytes; ten short trainings, the only slow part
+            and subspace at 32 and 128 times fewer bytes; eleven short trainings, the only slow part
     7a      which of 50 miners agree on the shard they share, where five collude
     7b      shards that keep an owner when miners fail: formula and count
     8a, 8b  CLASP: outlier scores, and Shapley estimates, where one miner of 25 does harm

@@ -12,31 +12,47 @@ from scripts._figures.boundary_runs import Run, Setup, build, train_all
 from scripts._figures.figure import COLOURS, SOFT, Figure
 from scripts._figures.text import SEQ
 
-# Label -> boundary for a width, and bits of a channel of its code.
+_SMALL = "code=fp6,gradient=fp4"
+# Label -> boundary for a width.
 _KINDS = {
-    "residual": ("residual:width={}", 16),
-    "residual-fp6": ("residual:width={},code=fp6,gradient=fp4", 6),
-    "bottleneck": ("bottleneck:width={}", 16),
-    "subspace": ("subspace:width={}", 16),
+    "residual": "residual:width={}",
+    "residual-fp6": f"residual:width={{}},{_SMALL}",
+    "bottleneck": "bottleneck:width={}",
+    "bottleneck-fp6": f"bottleneck:width={{}},{_SMALL}",
+    "subspace": "subspace:width={}",
+    "subspace-fp6": f"subspace:width={{}},{_SMALL}",
 }
 _RATIOS = (32, 128)
 _VOCABULARY = 256
 
 
-def boundaries_of(d_model: int) -> dict[str, str]:
-    """Label -> boundary: the two controls, and each kind at about 32x and 128x, codes in bf16 but
-    where the label says fp6."""
+def boundaries_of(setup: Setup) -> dict[str, str]:
+    """Label -> boundary: the two controls, and each kind in each form with the most channels that
+    are still 32x and 128x. A form of which one channel is less than that is left out."""
     narrow = {
-        f"{label} {ratio}x": kind.format(32 * d_model // ratio // bits)
+        f"{label} {ratio}x": widest
         for ratio in _RATIOS
-        for label, (kind, bits) in _KINDS.items()
+        for label, kind in _KINDS.items()
+        if (widest := _widest(kind, ratio, setup))
     }
     return {"none 1x": "none", "cut": "cut", **narrow}
 
 
+def ratio_of(spelt: str, setup: Setup) -> float:
+    """How many times less than the fp32 stream crosses, with header and token ids."""
+    return wire_ratio(build(spelt), setup.d_model, _VOCABULARY, setup.batch, SEQ)
+
+
+def _widest(kind: str, ratio: int, setup: Setup) -> str | None:
+    """The boundary with the most channels that is at least so many times less, if one is."""
+    widths = range(setup.d_model, 0, -1)
+    spelt = (kind.format(width) for width in widths)
+    return next((one for one in spelt if ratio_of(one, setup) >= ratio), None)
+
+
 def figure_5(setup: Setup, seed: int, workers: int, say: Callable[[str], None]) -> Figure:
     """Train every boundary, each once."""
-    named = boundaries_of(setup.d_model)
+    named = boundaries_of(setup)
     runs: dict[str, Run] = {}
     wanted = [(name, seed) for name in named.values()]
     for name, _, run in train_all(lambda _: setup, wanted, workers):
@@ -44,10 +60,11 @@ def figure_5(setup: Setup, seed: int, workers: int, say: Callable[[str], None]) 
         say(f"{name}: {run.loss:.3f} nats a byte, {run.seconds:.0f} s of CPU")
     rows: list[tuple[str | int | float, ...]] = []
     for label, spelt in named.items():
+        ratio = round(ratio_of(spelt, setup), 1)
         for tokens, loss in runs[spelt].curve:
-            rows.append((label, spelt, tokens, round(loss, 4), ""))
+            rows.append((label, spelt, ratio, tokens, round(loss, 4), ""))
         last = setup.steps * setup.batch * SEQ
-        rows.append((label, spelt, last, "", round(runs[spelt].loss, 4)))
+        rows.append((label, spelt, ratio, last, "", round(runs[spelt].loss, 4)))
     heads = setup.model(seed)
 
     def draw(axis: Axes) -> None:
@@ -66,8 +83,11 @@ def figure_5(setup: Setup, seed: int, workers: int, say: Callable[[str], None]) 
             f"{setup.tokens:,} tokens of the Python standard library's source. A point is the mean "
             "loss of fresh batches since the last point. All runs start from the same bits and see "
             "the same batches; nothing else differs but the boundary. `cut` is a control through "
-            "which nothing passes that is used. Times less is the stream's fp32 bytes over the "
-            f"code's. Counted with header and token ids it is {_counted(setup)} in bf16."
+            "which nothing passes that is used. A kind has the most channels that are at least 32 "
+            "or 128 times less than the stream in fp32, by the longer of code with header and "
+            f"token ids and gradient with header: {_counted(setup, named)}. Codes are in bf16 both "
+            "ways, or in fp6 with gradients in fp4. One channel of bf16 with its token's id is "
+            f"{ratio_of('residual:width=1', setup):.1f}x."
         ),
         formula="There is none: this is what was seen, once a boundary.",
         assumed=(
@@ -83,19 +103,21 @@ def figure_5(setup: Setup, seed: int, workers: int, say: Callable[[str], None]) 
         + ", ".join(f"{label} {runs[spelt].loss:.3f}" for label, spelt in named.items())
         + ". Three seeds of `none` alone differ by 0.12 nats at 262,144 tokens, so that one run "
         "each does not rank neighbours.",
-        columns=("label", "boundary", "tokens", "training loss", "held-out loss"),
+        columns=("label", "boundary", "ratio", "tokens", "training loss", "held-out loss"),
         rows=rows,
         draw=draw,
     )
 
 
-def _counted(setup: Setup) -> str:
-    shown = []
-    for ratio in _RATIOS:
-        boundary = build(boundaries_of(setup.d_model)[f"residual {ratio}x"])
-        counted = wire_ratio(boundary, setup.d_model, _VOCABULARY, setup.batch, SEQ)
-        shown.append(f"{counted:.1f} for {ratio}x")
-    return " and ".join(shown)
+def _counted(setup: Setup, named: dict[str, str]) -> str:
+    """Channels and exact ratio of each label; kinds do not differ in either."""
+    shown = {
+        f"{boundary.code_width(setup.d_model)} of {boundary.codes.form} are {ratio:.1f}x": None
+        for label, spelt in named.items()
+        if label.endswith("x") and spelt != "none"
+        for boundary, ratio in [(build(spelt), ratio_of(spelt, setup))]
+    }
+    return ", ".join(shown)
 
 
 def _curve(axis: Axes, label: str, run: Run) -> None:

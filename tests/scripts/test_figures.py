@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from agents.mechanisms.boundary import wire_ratio
+from scripts._figures.boundary_runs import build
+from scripts._figures.text import BATCH, SEQ
 from scripts.figures import NAMES, cli
 
 
@@ -28,6 +31,15 @@ def test_quick__every_file_is_there_and_shows_what_its_formula_says(tmp_path: Pa
     named = set(re.findall(r"(?:href|src)='([^#'][^']*)'", page))
     assert named == {f"figure-{name}.{kind}" for name in NAMES for kind in ("svg", "csv")}
     assert all((out / file).stat().st_size for file in named)
+
+    ratios = {row["label"]: (row["boundary"], float(row["ratio"])) for row in rows_of(out, "5")}
+    assert len(ratios) == 2 + 6 + 3, "bf16 has no channel at 128x"
+    for label, (spelt, ratio) in ratios.items():
+        name, _, least = label.partition(" ")
+        counted = wire_ratio(build(spelt), 128, 256, BATCH, SEQ)
+        assert ratio == pytest.approx(counted, abs=0.05)
+        if name not in ("none", "cut"):
+            assert counted >= int(least.removesuffix("x")), "with header and token ids"
 
     rows = rows_of(out, "7b")
     assert [int(row["failed"]) for row in rows] == list(range(0, 51, 2))
