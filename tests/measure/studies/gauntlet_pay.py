@@ -2,13 +2,14 @@
 """What a node earns under the score `gauntlet` for what it does, by a real round's functions.
 
 Run: `python -m tests.measure.studies.gauntlet_pay [--job signs|plain|sparse|...] [--rounds 24]
-[--seeds 3] [--cases riders,...] [--paper] [--power 1.25 ...]`.
+[--seeds 3] [--cases riders,...] [--paper] [--power 1.25 ...] [--texts]`.
 
 Nodes train a small model on the standard library's source, and three validators score them
 (`scripts/_attacks/gauntlet_swarm.py`). Printed: the share of all pay of each kind of node, over the
 share that its work is of all the work; 1.00 is fair. `--power`: also what the same rounds' ratings
 pay under another exponent of the shares. Who is merged does not depend on it while every plausible
-node has a share.
+node has a share. A seed draws what validators measure; with `--texts` it orders the text and draws
+the first model too.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from scripts._attacks.strategies import (
     upper_half,
     zero,
 )
-from scripts._attacks.swarm import Strategy
+from scripts._attacks.swarm import Strategy, seeded
 from tests.stage.memory.gauntlet_run import LOCAL_STEPS, SPEC, allowed
 from tests.stage.memory.tiny_specs import tiny_model
 
@@ -204,6 +205,7 @@ def main() -> None:
     parser.add_argument("--eval-batches", type=int, default=6)
     parser.add_argument("--batches", type=int, default=BATCHES)
     parser.add_argument("--paper", action="store_true", help="pay as the paper does")
+    parser.add_argument("--texts", action="store_true", help="text and first model by the seed")
     parser.add_argument("--options", default="{}", help="more score options, JSON")
     parser.add_argument("--power", type=float, action="append", default=[], help="see above")
     chosen = parser.parse_args()
@@ -224,6 +226,8 @@ def main() -> None:
                         "score_options": options,
                         "batches_per_round": chosen.batches * people,
                     }
+                    if chosen.texts:
+                        fields = seeded({"model": SPEC["model"], **fields}, seed)
                     length = (chosen.rounds, seed, chosen.power)
                     found.append(played(CASES[name], store, *length, **fields))
             for power, pays in zip(("", *chosen.power), zip(*found, strict=True), strict=True):
