@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from agents.jobs.compatible import _paying, _paying_little_work, _showing, _showing_little
+from agents.jobs.evaluated import few_evaluated
 from agents.mechanisms import codec as codecs
 from agents.mechanisms import verify
 from agents.training.spec import JobSpec, demo_spec
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "scoring.md").read_text()
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (DOCS / "scoring.md").read_text()
 SECTION = " ".join(PAGE.partition("\n## `gauntlet`\n")[2].partition("\n## ")[0].split())
 # Not the value of an option: 0.44, 0.67 to 1.20, 41 to 68 %, 87 %.
 FIGURE = re.compile(r"\d+\.\d+(?: to \d+\.\d+)?|\d+(?: to \d+)? %")
@@ -101,3 +103,16 @@ def test_two_on_a_quarter_of_the_work_earn_what_the_table_has() -> None:
     _, plain, _, signs, _ = (cell.strip() for cell in rows[1].strip("|").split("|")[1:])
     least, most = span(plain, signs)
     assert f"with codec demo {least:.2f} to {most:.2f} (" in told(JOBS["sparse gradients"])
+
+
+def test_what_is_said_of_few_evaluated_is_what_the_table_has() -> None:
+    found = few_evaluated(spec(optimizer=GRADIENT), 64)
+    assert found is not None
+    lines = (DOCS / "gauntlet.md").read_text().split("| of 64 evaluated |")[1].splitlines()[2:6]
+    rows = {row[1].strip(): row[2:] for row in (line.split("|") for line in lines)}
+    spreads = [sorted(rows[count][2].strip().split(", ")) for count in ("8", "32", "64")]
+    parts = [f"{float(rows[count][1]):.2f}" for count in ("8", "32", "64")]
+    eighth, half, all_of_them = (f"{row[0]} to {row[-1]}" for row in spreads)
+    assert f"by {eighth} of its mean over 24 rounds where 8 were evaluated" in found.sentence
+    assert f"by {half} where 32 were, and by {all_of_them} where all were" in found.sentence
+    assert f"earned {parts[0]}, {parts[1]} and {parts[2]} of an honest node's pay" in found.sentence
