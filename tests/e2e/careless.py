@@ -1,47 +1,62 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A miner that works with broken weights (see dishonest.py for how it is started).
+"""Miners of which one in each epoch works with a fault (see dishonest.py for how they are started).
 
-Its log, its losses and its payload say what it did, and each fits the others. Its model gives noise
-for an answer, so its samples lose more than others' do.
+Who it is follows from the epoch, so that it sits in the first stage whatever seats the seed draws.
+Its steps lead uphill, so the samples that pass it lose more, at whichever miner of the last stage
+they end. Its log and its payload say what it did, and each fits the other.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
-
+from agents.pipeline.epoch import Epoch
 from agents.pipeline.work import StageWork
 from agents.rounds.mining import Mining
 from agents.runtime.context import Context
 from agents.storage.several import open_stores
 from agents.trainer import Trainer
 
+_LEAP = 1e6  # how much longer than the job's its steps are
+
+
+def careless_of(epoch: Epoch) -> int:
+    """The miner of the first stage whose samples those of the last stage share most evenly.
+
+    Else one of the last stage may have so many of them by chance that its own mean loss is high.
+    """
+    ways = [epoch.route(sample) for sample in epoch.samples]
+
+    def uneven(miner: int) -> float:
+        shares = []
+        for reporter in epoch.stages[-1]:
+            own = [way[0] for way in ways if way[-1] == reporter]
+            shares.append(own.count(miner) / max(1, len(own)))
+        return max(shares) - min(shares)
+
+    return min(epoch.stages[0], key=uneven)
+
 
 class CarelessWork(StageWork):
-    """Has random numbers for a head, and comes back to them after each step."""
+    """Honest, unless the epoch has it be careless. Then each of its steps leaps the wrong way."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        lots = torch.Generator().manual_seed(7)
-        self._broken = {name: tensor.clone() for name, tensor in self.state().items()}
-        for name, tensor in self._broken.items():
-            if name == "head.weight":
-                tensor.copy_(torch.randn(tensor.shape, generator=lots))
-        self._break()
+        self._careless = self.miner == careless_of(self.epoch)
+        self._before = {name: tensor.clone() for name, tensor in self.state().items()}
 
     def stepped(self) -> None:
         """The step is logged with what became of it."""
-        self._break()
+        if self._careless:
+            for name, tensor in self.state().items():
+                before = self._before[name]
+                tensor.copy_(before - _LEAP * (tensor - before))
+                self._before[name] = tensor.clone()
         super().stepped()
-
-    def _break(self) -> None:
-        for name, tensor in self.state().items():
-            tensor.copy_(self._broken[name])
 
 
 class Careless(Trainer):
-    """Its owner has a machine with a fault, and didn't look."""
+    """Its owner has changed the optimizer, and hasn't looked what becomes of it."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, open_stores(context.settings.store))
