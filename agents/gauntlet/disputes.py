@@ -18,6 +18,11 @@ read them keeps them. A member signs that of its own attempts; it takes three of
 count from the first attempt of this process that failed: what was read before a restart is not
 known after it. It looks again every LOOK_BLOCKS at least, and keeps each record that it has read.
 
+A record of an older version was made by rules that this code has not, so it is left alone. Else a
+member with new code would overrule what honest validators revealed before they had it. That holds
+in a job that began with such records (`_began_older`). In another job no validator had cause to
+make one, and whoever names one has measured nothing.
+
 A vector is judged when the time to reveal is over, also where its round is void and has no scoring
 that could be closed: the validator's later records follow from its record all the same.
 
@@ -30,7 +35,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.gauntlet.record import MAX_RECORD_BYTES, RecordError, ScoreRecord
+from agents.gauntlet.record import MAX_RECORD_BYTES, OlderRecord, RecordError, ScoreRecord
 from agents.gauntlet.record_chain import Revealed, breach
 from agents.gauntlet.remeasure import errors, lacking, sample_search
 from agents.gauntlet.replay import replay
@@ -165,6 +170,12 @@ class ScoreDisputes:
             raise
         except StoreError:
             return self._withheld(vector, head, "its record")
+        except OlderRecord as older:
+            return (
+                ""
+                if self._began_older(vector, head)
+                else f"{older}, and its job began with a newer one"
+            )
         except RecordError as error:
             return f"its record, or the one before it, can't be read: {error}"
         view = observe(self._network, vector.job, head, vector.round)
@@ -215,7 +226,10 @@ class ScoreDisputes:
         if wrong:
             return wrong
         before = record.previous
-        previous = None if before is None else self._record(bytes.fromhex(before))
+        try:
+            previous = None if before is None else self._record(bytes.fromhex(before))
+        except OlderRecord as older:
+            return f"of the record that it follows: {older}"
         return next(iter(replay(record, previous, self._options(vector.job))), "")
 
     def _drawn(self, view: View, record: ScoreRecord) -> str:
@@ -246,11 +260,34 @@ class ScoreDisputes:
             reverse=True,
         )
 
+    def _began_older(self, vector: _Vector, head: Head) -> bool:
+        """Whether older rules may have made the records of the job's first scored round.
+
+        That is the first in which half of the verifiers' stake revealed. It is so if half of what
+        was revealed named an older record, or one that can't be read here.
+        """
+        rounds = sorted(number for job, number in self._revealed if job == vector.job)
+        for number in rounds:
+            vectors = self._revealed[vector.job, number]
+            stakes = observe(self._network, vector.job, head, number).snapshot.verifiers
+            all_of_them = sum(stakes.get(other.verifier, 0) for other in vectors)
+            if 2 * all_of_them >= sum(stakes.values()):
+                newer = sum(stakes.get(v.verifier, 0) for v in vectors if self._is_present(v))
+                return newer <= all_of_them - newer
+        return True
+
+    def _is_present(self, vector: _Vector) -> bool:
+        """Whether a vector's record can be read, and is of this version."""
+        try:
+            return self._known(vector.record) is not None
+        except OlderRecord:
+            return False
+
     def _known(self, digest: bytes) -> ScoreRecord | None:
-        """A record by its digest; None if it can't be had or read."""
+        """A record by its digest; None if it can't be had or read. Raises OlderRecord."""
         try:
             return self._record(digest)
-        except StoreUnavailable:
+        except (StoreUnavailable, OlderRecord):
             raise
         except (StoreError, RecordError):
             return None

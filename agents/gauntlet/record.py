@@ -7,11 +7,14 @@ ratings from its first round to its last and replay every step (`agents.gauntlet
 
 What a record cannot prove is a loss it states: that needs the model, the payload and the batches,
 all of which are public.
+
+A record says by which rules it was made: VERSION is raised with every change of the draw, of the
+ratings or of the scores. No function here judges what was made by older rules (`OlderRecord`).
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -26,6 +29,7 @@ from agents.rounds.report import UNAVAILABLE
 from agents.storage.canonical import dumps, loads
 from agents.training.spec import describe
 
+VERSION: Final = 4
 MAX_NODES = 128  # of a snapshot, as on chain
 MAX_RATED = 512
 MAX_RECORD_BYTES = 512 * 1024
@@ -40,6 +44,10 @@ NanoNats = Annotated[int, Field(ge=-MAX_LOSS, le=MAX_LOSS)]
 
 class RecordError(ValueError):
     """A record that can't be used; the message says why."""
+
+
+class OlderRecord(RecordError):
+    """A record made by the rules of an older version, which is not replayed by the present ones."""
 
 
 class _Frozen(BaseModel):
@@ -119,7 +127,7 @@ class ScoreRecord(_Frozen):
         ratings: everyone who is rated, ascending by node.
     """
 
-    version: Literal[3] = 3
+    version: Literal[4] = VERSION
     job: Annotated[int, Field(ge=1)]
     round: Annotated[int, Field(ge=1)]
     verifier: NodeId
@@ -150,10 +158,13 @@ class ScoreRecord(_Frozen):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> ScoreRecord:
-        """Read canonical JSON. Raises RecordError saying which field is wrong."""
+        """Read canonical JSON. Raises RecordError saying which field is wrong, or OlderRecord."""
         try:
             fields: Any = loads(raw, MAX_RECORD_BYTES)
+            _refuse_older(fields)
             record = cls.model_validate(fields)
+        except OlderRecord:
+            raise
         except ValidationError as error:
             raise RecordError(f"the record is malformed: {describe(error)[:500]}") from error
         except (ValueError, RecursionError) as error:
@@ -165,3 +176,10 @@ class ScoreRecord(_Frozen):
     def vector(self) -> list[int]:
         """The score vector, in the order of the snapshot."""
         return [line.score for line in self.scores]
+
+
+def _refuse_older(fields: Any) -> None:
+    """Raises OlderRecord. Nothing else of such a record is read."""
+    version = fields.get("version") if isinstance(fields, dict) else None
+    if type(version) is int and 0 < version < VERSION:
+        raise OlderRecord(f"the record is of version {version}, scored by an older rule")

@@ -12,7 +12,8 @@ reorganisation the validator scores anew and commits again. The record is publis
 reveal: others could copy its scores.
 
 A validator that never revealed in the job, or not in the last LOOK_BACK rounds, or whose last
-record can't be had, starts from fresh ratings. No other validator's record is ever read.
+record can't be had or is of an older version, starts from fresh ratings. No other validator's
+record is ever read.
 
 Payloads and sync samples that are missing are waited for, half of the aggregate window from the end
 of the reveals on, and no longer: the round's clock decides, not who commits or proposes first. Of a

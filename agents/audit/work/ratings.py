@@ -9,7 +9,7 @@ audit seed drew.
 
 A validator that lost its disk may start from fresh ratings, and one may not have had a payload or a
 sample in time that is there now. Nobody can tell whether that is true, so the audit reports it as a
-remark.
+remark. So it does of a record of an older version: it was made by rules that this code has not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ from agents.gauntlet.draw import round_seed
 from agents.gauntlet.fast_evaluation import Checked, Facts, check_nodes, step_size
 from agents.gauntlet.loss_score import LOSS_TOLERANCE, NANO
 from agents.gauntlet.primary_evaluation import Measured, Yardstick, median_norm
-from agents.gauntlet.record import MAX_RECORD_BYTES, NodeScore, RecordError, ScoreRecord
+from agents.gauntlet.record import (
+    MAX_RECORD_BYTES,
+    NodeScore,
+    OlderRecord,
+    RecordError,
+    ScoreRecord,
+)
 from agents.gauntlet.record_chain import LOOK_BACK, breach
 from agents.gauntlet.remeasure import denied
 from agents.gauntlet.replay import replay
@@ -174,13 +180,20 @@ class Ratings:
         return sorted((item for item in found if item[0] < part.round_id), reverse=True)
 
     def _kept(self, digest: bytes) -> ScoreRecord | None:
-        """A record by its digest; None if it can't be had or read."""
+        """A record by its digest; None if it can't be had or read. Raises OlderRecord."""
         try:
             return ScoreRecord.from_bytes(self._artefacts.get_digest(digest, MAX_RECORD_BYTES))
-        except StoreUnavailable:
+        except (StoreUnavailable, OlderRecord):
             raise
         except (StoreError, RecordError):
             return None
+
+    def _is_older(self, digest: bytes) -> bool:
+        try:
+            self._kept(digest)
+        except OlderRecord:
+            return True
+        return False
 
     # -- one record ----------------------------------------------------------------------------
 
@@ -188,12 +201,15 @@ class Ratings:
         where = "" if round_id == part.round_id else f" in round {round_id}"
         name = f"record of verifier {verifier}{where}"
         self._artefacts.name(digest, name)
-        return guarded(
-            part,
-            "ratings",
-            name,
-            lambda: ScoreRecord.from_bytes(self._artefacts.get_digest(digest, MAX_RECORD_BYTES)),
-        )
+
+        def read() -> ScoreRecord | None:
+            try:
+                return ScoreRecord.from_bytes(self._artefacts.get_digest(digest, MAX_RECORD_BYTES))
+            except OlderRecord as older:
+                part.remark(f"{name}: {older}, so it is not replayed.")
+                return None
+
+        return guarded(part, "ratings", name, read)
 
     def _check_place(
         self, part: Part, opened: Opened, verifier: int, vector: Vector, record: ScoreRecord
@@ -228,6 +244,9 @@ class Ratings:
         named = bytes.fromhex(record.previous)
         part.same("ratings", who, "the record that its record follows", named, digest)
         if last is None or named != digest:
+            return
+        if self._is_older(digest):
+            part.hold("ratings", False, who, "its record follows one of an older version.")
             return
         previous = self._read(part, verifier, last.args["round_id"], digest)
         if previous is not None:

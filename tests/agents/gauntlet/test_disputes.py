@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a committee member says that nobody can have a validator's record."""
+"""When a committee member says that nobody can have a validator's record, and when it leaves a
+record alone."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ import pytest
 
 from agents.gauntlet import disputes as module
 from agents.gauntlet.disputes import LOOK_BLOCKS, WITHHELD_BLOCKS, ScoreDisputes, _Vector
+from agents.gauntlet.record import ScoreRecord
+from agents.gauntlet.replay import digest_of_record
 from agents.storage.errors import NotFound
+from tests.stage.memory.score_records import LOSSES, OPTIONS, chain_of, honest_record, older
 
 BLOCK, OLD = 10_000, 17_200  # of the reveal, and a day later
 VECTOR = _Vector(1, 5, 7, (1, 2), b"\1" * 32, BLOCK)
@@ -112,3 +116,99 @@ def test_nobody_looks_for_the_record_of_who_was_overruled(member: Member) -> Non
     member.up = False
     member.overruled = {VECTOR.verifier}
     assert member.says(OLD) == [] and member.looks == 0
+
+
+# -- records of an older version -------------------------------------------------------------------
+
+VERIFIER, OTHER, THIRD = 21, 22, 23
+NEW, FIRST_ONLY = chain_of(3), chain_of(1)[0]
+
+
+def of(verifier: int, number: int = 1) -> ScoreRecord:
+    """A record of another validator that had none before it."""
+    return honest_record(None, number, LOSSES).model_copy(update={"verifier": verifier})
+
+
+def denied(
+    monkeypatch: pytest.MonkeyPatch,
+    revealed: list[tuple[ScoreRecord, bytes]],
+    stakes: dict[int, int] | None = None,
+) -> dict[tuple[int, int], str]:
+    """What a member says of these records, each as its validator published it, by round and
+    verifier. All that depends on a round's payloads is right."""
+    stakes = stakes or dict.fromkeys((VERIFIER, OTHER, THIRD), 1)
+    stored = {digest_of_record(raw): raw for _, raw in revealed}
+    due, by_round = [], {}
+    for record, raw in revealed:
+        place = record.job, record.round, record.verifier
+        vector = _Vector(*place, tuple(record.vector()), digest_of_record(raw), BLOCK)
+        due.append(vector)
+        by_round.setdefault((record.job, record.round), []).append(vector)
+    parts: dict[str, Any] = {
+        "_store": Stub(get_digest=lambda d, _: stored[d], resolve=str, pin=lambda _: None),
+        "_read": lambda _: (due, {place: set() for place in by_round}),
+        "_revealed": by_round,
+        "_options": lambda _: OPTIONS,
+    }
+    disputes = Member(monkeypatch).disputes
+    del disputes._denied  # type: ignore[attr-defined]
+    vars(disputes).update(parts)
+    monkeypatch.setattr(module, "ScoreRecord", ScoreRecord)
+    view = Stub(snapshot=Stub(verifiers=stakes))
+    monkeypatch.setattr(module, "observe", lambda *_: view)
+    for block in range(OLD, OLD + 2 * len(due)):
+        head: Any = Stub(number=block)
+        found = disputes.step(head)
+    assert set(disputes._found) == set(due)
+    return {(false.round, false.verifier): false.why for false in found}
+
+
+def as_they_are(*records: ScoreRecord) -> list[tuple[ScoreRecord, bytes]]:
+    return [(record, record.to_bytes()) for record in records]
+
+
+def as_older(*records: ScoreRecord) -> list[tuple[ScoreRecord, bytes]]:
+    return [(record, older(record)) for record in records]
+
+
+def test_nobody_is_convicted_for_what_he_revealed_before_an_upgrade(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor for the record after it, which starts from fresh ratings, nor for the next."""
+    after = honest_record(None, 4, LOSSES)
+    last = honest_record(after, 5, LOSSES)
+    assert denied(monkeypatch, [*as_older(*NEW), *as_they_are(after, last)]) == {}
+
+
+def test_a_record_that_goes_on_from_an_older_one_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = older(NEW[1])
+    named = {"previous": digest_of_record(raw).hex()}
+    found = denied(
+        monkeypatch,
+        [*as_older(NEW[0]), (NEW[1], raw), *as_they_are(NEW[2].model_copy(update=named))],
+    )
+    assert list(found) == [(3, VERIFIER)] and "it follows" in found[3, VERIFIER]
+
+
+def test_an_older_record_in_a_job_that_began_without_is_false(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else whoever measures nothing would name one, in every job."""
+    began = as_they_are(FIRST_ONLY, of(OTHER))
+    found = denied(monkeypatch, [*began, *as_older(of(THIRD)), *as_older(of(THIRD, 2))])
+    assert set(found) == {(1, THIRD), (2, THIRD)}
+    assert "version 3" in found[2, THIRD] and "began with a newer" in found[2, THIRD]
+
+
+def test_half_of_the_stake_says_with_which_version_a_job_began(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began = [*as_they_are(FIRST_ONLY), *as_older(of(OTHER)), *as_older(of(OTHER, 2))]
+    assert denied(monkeypatch, began, {VERIFIER: 1, OTHER: 1}) == {}
+    assert len(denied(monkeypatch, began, {VERIFIER: 3, OTHER: 2})) == 2
+
+
+def test_who_reveals_alone_with_little_stake_begins_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = as_older(of(THIRD))
+    rest = as_they_are(of(VERIFIER, 2), of(OTHER, 2))
+    assert set(denied(monkeypatch, [*alone, *rest])) == {(1, THIRD)}

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from agents.gauntlet.record import MAX_NODES, MAX_RECORD_BYTES, RecordError, ScoreRecord
+from agents.gauntlet.record import (
+    MAX_NODES,
+    MAX_RECORD_BYTES,
+    OlderRecord,
+    RecordError,
+    ScoreRecord,
+)
 from agents.storage.canonical import dumps, loads
 from tests.stage.memory.score_records import LOSSES, chain_of, honest_record
 
@@ -61,7 +67,9 @@ def test_the_largest_record_fits() -> None:
         (lambda f: f.update(audit_seed="AB" * 32), "audit_seed"),
         (lambda f: f.update(round="2"), "another type"),
         (lambda f: f.update(secret="00" * 32), "not a known key"),
-        (lambda f: f.update(version=2), "version"),
+        (lambda f: f.update(version=5), "version"),
+        (lambda f: f.update(version=0), "version"),
+        (lambda f: f.update(version=True), "version|another type"),
         (lambda f: f.update(previous=None), "none before it"),
         (lambda f: f.update(position=0), "none before it"),
         (lambda f: f.update(scores=[]), "scores"),
@@ -85,6 +93,19 @@ def test_an_edit_that_breaks_a_field_is_refused(
 ) -> None:
     with pytest.raises(RecordError, match=says):
         ScoreRecord.from_bytes(changed(change))
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_record_of_an_older_version_says_so_whatever_else_it_holds(version: int) -> None:
+    with pytest.raises(OlderRecord, match=f"of version {version}, scored by an older rule"):
+        ScoreRecord.from_bytes(changed(lambda f: f.update(version=version, secret="00" * 32)))
+
+
+def test_what_has_no_such_version_is_not_called_older() -> None:
+    for version in (0, 5, True, "3", None):
+        with pytest.raises(RecordError) as refused:
+            ScoreRecord.from_bytes(changed(lambda f, v=version: f.update(version=v)))  # type: ignore[misc]
+        assert not isinstance(refused.value, OlderRecord)
 
 
 @pytest.mark.parametrize("field", ["assigned", "random", "expected"])

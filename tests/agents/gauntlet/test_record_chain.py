@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.gauntlet.record import ScoreRecord
+from agents.gauntlet.record import OlderRecord, ScoreRecord
 from agents.gauntlet.record_chain import LOOK_BACK, breach, within_reach
 from agents.gauntlet.replay import digest_of_record
 from tests.stage.memory.score_records import chain_of
@@ -27,11 +27,23 @@ def name(of: ScoreRecord) -> bytes:
     return digest_of_record(of.to_bytes())
 
 
-def judged(new: ScoreRecord, *before: ScoreRecord, lost: tuple[ScoreRecord, ...] = ()) -> str:
-    """What is said of a record after these, oldest first; nobody has the `lost` ones any more."""
+def judged(
+    new: ScoreRecord,
+    *before: ScoreRecord,
+    lost: tuple[ScoreRecord, ...] = (),
+    older: tuple[ScoreRecord, ...] = (),
+) -> str:
+    """What is said of a record after these, oldest first; nobody has the `lost` ones any more, and
+    the `older` ones are of an older version."""
     had = {name(old): old for old in before if old not in lost}
     revealed = [(old.round, name(old)) for old in reversed(before)]
-    return breach(new, revealed, had.get)
+
+    def read(digest: bytes) -> ScoreRecord | None:
+        if digest in {name(old) for old in older}:
+            raise OlderRecord("it is of version 3")
+        return had.get(digest)
+
+    return breach(new, revealed, read)
 
 
 FIRST = record(1, None)
@@ -68,6 +80,17 @@ def test_a_second_start_long_after__is_no_breach() -> None:
     again = record(3, None)
     late = record(3 + LOOK_BACK, again)
     assert judged(record(4 + LOOK_BACK, None), FIRST, SECOND, again, late) == ""
+
+
+def test_a_start_after_an_older_version_is_none_of_its_own_choice() -> None:
+    """Else who lost its disk after an upgrade would have started twice."""
+    upgraded, old = record(3, None), (FIRST, SECOND)
+    assert judged(upgraded, *old, older=old) == ""
+    next_one = record(4, upgraded)
+    lost_its_disk = record(5, None)
+    assert judged(lost_its_disk, *old, upgraded, next_one, older=old) == ""
+    again = record(6, None)
+    assert "that of round 5" in judged(again, *old, upgraded, next_one, lost_its_disk, older=old)
 
 
 def test_only_the_last_rounds_can_be_named() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from agents.gauntlet.record import NodeScore, ScoreRecord
 from agents.gauntlet.replay import digest_of_record, drawn, follow, scores_of
 from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.storage.canonical import dumps
 
 OPTIONS = Gauntlet(evaluated=3)
 NODES = (4, 2, 9, 7, 11)
@@ -88,6 +89,12 @@ LOSSES: Losses = {
     7: (4_000_000, 5_000_000, 0),
     11: (3_000_000, 5_000_000, -1_000_000),
 }
+
+
+def older(record: ScoreRecord) -> bytes:
+    """The bytes of a record as one of the version before."""
+    fields = record.model_dump(mode="json")
+    return dumps({**fields, "version": fields["version"] - 1})
 
 
 def chain_of(rounds: int, losses: Losses = LOSSES) -> list[ScoreRecord]:
