@@ -16,7 +16,9 @@ nobody has: so a record that this member can't have for WITHHELD_BLOCKS is false
 name payloads that nobody has: a record that says they were read is then false too, since whoever
 read them keeps them. A member signs that of its own attempts; it takes three of them. The blocks
 count from the first attempt of this process that failed: what was read before a restart is not
-known after it. It looks again every LOOK_BLOCKS at least, and keeps each record that it has read.
+known after it. It looks again after LOOK_BLOCKS, and keeps each record that it has read. One vector
+is looked at in a step: first the newest of those that never were, then the one whose turn came
+first. So no number of records that are withheld holds up another.
 
 A record of an older version was made by rules that this code has not, so it is left alone. Else a
 member with new code would overrule what honest validators revealed before they had it. That holds
@@ -99,27 +101,35 @@ class ScoreDisputes:
     def step(self, head: Head) -> list[FalseScores]:
         """The false vectors known here whose verifiers were not slashed; looks at one more."""
         due, overruled = self._read(head)
-        for vector in due:
-            judged = vector in self._found and vector not in self._absent
-            judged = judged or vector.verifier in overruled[vector.job, vector.round]
-            if not judged and head.number >= self._not_before.get(vector, 0):
-                # Noted before it is tried: one that can't be judged holds up no other.
-                self._not_before[vector] = 2 * head.number - vector.block + 1
-                known = self._judged(vector, head)
-                if known is None or vector in self._absent:
-                    again = head.number + LOOK_BLOCKS
-                    self._not_before[vector] = min(self._not_before[vector], again)
-                else:
-                    self._missed.pop(vector, None)
-                if known is not None:
-                    self._found[vector] = known or None
-                break
+        waiting = [
+            vector
+            for vector in due
+            if (vector not in self._found or vector in self._absent)
+            and vector.verifier not in overruled[vector.job, vector.round]
+            and head.number >= self._not_before.get(vector, 0)
+        ]
+        if waiting:
+            # Whose turn came first, and before them who had none yet.
+            self._look(min(waiting, key=lambda vector: self._not_before.get(vector, 0)), head)
         return [
             FalseScores(vector.job, vector.round, vector.verifier, why)
             for vector in due
             if (why := self._found.get(vector))
             and vector.verifier not in overruled[vector.job, vector.round]
         ]
+
+    def _look(self, vector: _Vector, head: Head) -> None:
+        """Judge a vector, or say when to look at it again."""
+        # Noted before it is tried: one that can't be judged holds up no other.
+        self._not_before[vector] = 2 * head.number - vector.block + 1
+        known = self._judged(vector, head)
+        if known is None or vector in self._absent:
+            again = head.number + LOOK_BLOCKS
+            self._not_before[vector] = min(self._not_before[vector], again)
+        else:
+            self._missed.pop(vector, None)
+        if known is not None:
+            self._found[vector] = known or None
 
     def _read(self, head: Head) -> tuple[list[_Vector], dict[tuple[int, int], set[int]]]:
         """The vectors of rounds in which nobody can reveal any more, newest first, and who was

@@ -118,6 +118,38 @@ def test_nobody_looks_for_the_record_of_who_was_overruled(member: Member) -> Non
     assert member.says(OLD) == [] and member.looks == 0
 
 
+def test_withheld_records_hold_no_older_lie_up(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than steps until they are looked for again, and all of newer rounds."""
+    kept_back = [
+        _Vector(1, 6 + n, 7, (1, 2), n.to_bytes(32, "big"), BLOCK + 1)
+        for n in range(3 * LOOK_BLOCKS)
+    ]
+    due = [*kept_back, VECTOR]
+    looks: dict[bytes, int] = dict.fromkeys((vector.record for vector in due), 0)
+
+    def get(digest: bytes, _: int) -> bytes:
+        looks[digest] += 1
+        if digest == VECTOR.record:
+            return b"record"
+        raise NotFound("nobody reachable has it")
+
+    overruled: dict[tuple[int, int], set[int]] = {(v.job, v.round): set() for v in due}
+    parts = {
+        "_store": Stub(get_digest=get, resolve=str, pin=lambda _: None),
+        "_read": lambda _: (due, overruled),
+        "_denied": lambda *_: "it lies",
+    }
+    vars(member.disputes).update(parts)
+    said = [member.says(OLD + step) for step in range(len(due))]
+    assert said[-1] == ["it lies"] and set(looks.values()) == {1}
+    for step in range(len(due), 3 * len(due)):
+        member.says(OLD + step)
+    again = [looks[vector.record] for vector in kept_back]
+    assert looks[VECTOR.record] == 1 and max(again) - min(again) <= 1 and min(again) > 1
+
+
 # -- records of an older version -------------------------------------------------------------------
 
 VERIFIER, OTHER, THIRD = 21, 22, 23
