@@ -18,7 +18,8 @@ read them keeps them. A member signs that of its own attempts; it takes three of
 count from the first attempt of this process that failed: what was read before a restart is not
 known after it. It looks again after LOOK_BLOCKS, and keeps each record that it has read. One vector
 is looked at in a step: first the newest of those that never were, then the one whose turn came
-first. So no number of records that are withheld holds up another.
+first. So no number of records that are withheld holds up another. The samples of its round are
+looked for beside the loop, as a validator does, and the vector is judged in a later step.
 
 A record of an older version was made by rules that this code has not, so it is left alone. Else a
 member with new code would overrule what honest validators revealed before they had it. That holds
@@ -39,7 +40,7 @@ from dataclasses import dataclass
 
 from agents.gauntlet.record import MAX_RECORD_BYTES, OlderRecord, RecordError, ScoreRecord
 from agents.gauntlet.record_chain import Revealed, breach
-from agents.gauntlet.remeasure import errors, lacking, sample_search
+from agents.gauntlet.remeasure import SAMPLES_WAIT_S, errors, lacking, sample_search
 from agents.gauntlet.replay import replay
 from agents.gauntlet.sample_search import SampleSearch
 from agents.mechanisms.score.gauntlet import Gauntlet
@@ -57,6 +58,8 @@ from agents.training.state import PayloadError
 WITHHELD_BLOCKS = 1_800  # six hours of 12 seconds, in which a record that exists can be had
 LOOK_BLOCKS = 100  # within which a record that was missing is looked for again
 _LOOK_BACK = 50_000  # blocks
+_LOOK_S = 2.0  # that the step which begins a search waits for it
+_SEARCHES = 4  # of rounds, that are kept
 _EVENTS = ("ScoresRevealed", "ScoringClosed", "ScoresOverruled")
 
 
@@ -96,7 +99,7 @@ class ScoreDisputes:
         self._missed: dict[_Vector, int] = {}  # since which block something can't be had
         self._deadlines: dict[tuple[int, int], int] = {}  # of the reveals in a round
         self._revealed: Mapping[tuple[int, int], Sequence[_Vector]] = {}
-        self._samples: tuple[tuple[int, int, str], SampleSearch] | None = None  # and the seed
+        self._samples: dict[tuple[int, int], SampleSearch] = {}  # of rounds
 
     def step(self, head: Head) -> list[FalseScores]:
         """The false vectors known here whose verifiers were not slashed; looks at one more."""
@@ -171,7 +174,7 @@ class ScoreDisputes:
     def _judged(self, vector: _Vector, head: Head) -> str | None:
         """Why a vector is false, "" if it is not; None while that can't be known."""
         self._absent.discard(vector)
-        self._found.pop(vector, None)  # that it was withheld, if it has come since
+        said = self._found.pop(vector, None)  # that it was withheld, if it has come since
         try:
             record = self._record(vector.record)
             self._keep(vector.record)
@@ -194,13 +197,42 @@ class ScoreDisputes:
             return wrong
         options, reader = self._options(vector.job), self._rounds()
         consensus = Consensus(self._network)
-        place = vector.job, vector.round, record.audit_seed
-        if self._samples is None or self._samples[0] != place:
-            self._samples = place, sample_search(reader, options, vector.job)
-        wrong = next(errors(reader, consensus, options, view, record, self._samples[1]), "")
+        search = self._search(consensus, options, view)
+        if search is None:
+            self._not_before[vector] = head.number + 1
+            if said is not None:
+                self._absent.add(vector)
+            return said
+        wrong = next(errors(reader, consensus, options, view, record, search), "")
         if not wrong and (gone := lacking(reader, view, record)):
             return self._withheld(vector, head, f"the payloads of nodes {gone} that it has read")
         return wrong
+
+    def _search(self, consensus: Consensus, options: Gauntlet, view: View) -> SampleSearch | None:
+        """What was found of a round's samples; None while they are looked for, beside the loop, or
+        while as many other searches go on as are kept."""
+        place = view.job_id, view.round_id
+        search = self._samples.get(place)
+        try:
+            if search is None:
+                if len(self._samples) >= _SEARCHES:
+                    ended = [other for other, kept in self._samples.items() if kept.ended]
+                    if not ended:
+                        return None
+                    del self._samples[ended[0]]
+                search = sample_search(self._rounds(), consensus, options, view)
+                self._samples[place] = search
+                search.wait(_LOOK_S)
+            if not search.over(SAMPLES_WAIT_S):
+                return None
+        except Exception:
+            # The store is down: it says nothing of a sample, and all are looked for again.
+            if search is not None:
+                search.end()
+            self._samples.pop(place, None)
+            raise
+        search.end()
+        return search
 
     def _withheld(self, vector: _Vector, head: Head, what: str) -> str | None:
         """What is said of what a vector rests on, if it can't be had; None while it may come."""

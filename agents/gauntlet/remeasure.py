@@ -51,13 +51,17 @@ SURE = 2  # times the tolerance: what is beyond it is no machine's rounding
 _LATE = (UNAVAILABLE, NO_SAMPLE, SAMPLE_LOST)
 _READ = (NO_BATCHES, OTHER_DATA, IMPLAUSIBLE, INVALID)  # failures of a payload that was there
 _CLOSE = 0.01  # part of `sync_limit` within which another machine may find the other side of it
-_WAIT_S = 240.0  # for the samples of a round, once
+SAMPLES_WAIT_S = 240.0  # for the samples of a round, once
 
 
-def sample_search(reader: RoundReader, options: Gauntlet, job_id: int) -> SampleSearch:
-    """A search for a round's samples, to be shared by all records of the round."""
-    shapes = reader.models.job(job_id).shapes
-    return SampleSearch(reader.store, max_samples_bytes(shapes, options.samples))
+def sample_search(
+    reader: RoundReader, consensus: Consensus, options: Gauntlet, view: View
+) -> SampleSearch:
+    """The search for a round's samples, begun; to be shared by all records of the round."""
+    shapes = reader.models.job(view.job_id).shapes
+    search = SampleSearch(reader.store, max_samples_bytes(shapes, options.samples))
+    search.want(consensus.samples(view.job_id, view.round_id, view.round.opened_block).values())
+    return search
 
 
 def errors(
@@ -70,7 +74,8 @@ def errors(
 ) -> Iterator[str]:
     """Why a record is wrong about a round, as sentences; the cheap checks come first.
 
-    `search`: what is known of the round's samples; what was missing is not looked for again.
+    `search`: of the round's samples; if it has not ended, it is waited for, and without one a
+    search is made. What is missing at its end is not looked for again.
     Raises StoreError, PayloadError, ReportError: an artefact of the round can't be had or read.
     """
     plan = reader.plans.of(view)
@@ -78,7 +83,7 @@ def errors(
         return
     submissions = reader.submissions(view)
     sent, complete = _had(submissions, record), not _missing(submissions, record)
-    search = search or sample_search(reader, options, view.job_id)
+    search = search or sample_search(reader, consensus, options, view)
     yield from _checks(reader, consensus, options, view, plan, sent, record, complete, search)
     payloads = {s.reveal.node: s.gradient for s in sent if s.gradient is not None}
     yield from _losses(reader, options, view, plan, payloads, record)
@@ -123,8 +128,7 @@ def _checks(
     job_id, number, nodes = view.job_id, view.round_id, view.snapshot.nodes
     network, before = reader.network, reader.before(view)
     samples = consensus.samples(job_id, number, view.round.opened_block)
-    search.want(samples.values())
-    search.wait(_WAIT_S)
+    search.wait(SAMPLES_WAIT_S)
     search.end()
     found = check_nodes(
         Facts(

@@ -50,6 +50,7 @@ class SampleSearch:
         self._again_at: dict[bytes, float] = {}
         self._broken: Exception | None = None  # what a search ended with that says nothing of one
         self._ended = False
+        self._began = clock()
 
     def want(self, digests: Iterable[bytes]) -> None:
         """Look for these, those that may come and are not looked for by now."""
@@ -75,6 +76,19 @@ class SampleSearch:
             broken, self._broken = self._broken, None
         if broken is not None:
             raise broken
+
+    def over(self, seconds: float) -> bool:
+        """Whether nothing is looked for any more, or was so long. Raises as `wait` does."""
+        self.wait(0.0)
+        with self._changed:
+            idle = self._ended or not self._pending
+            return idle or self._clock() - self._began >= seconds
+
+    @property
+    def ended(self) -> bool:
+        """Whether `end` was called."""
+        with self._changed:
+            return self._ended
 
     def end(self) -> None:
         """What is not here by now is missing."""

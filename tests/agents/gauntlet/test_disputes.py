@@ -4,6 +4,9 @@ record alone."""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterator
 from types import SimpleNamespace as Stub
 from typing import Any
 
@@ -12,8 +15,10 @@ import pytest
 from agents.gauntlet import disputes as module
 from agents.gauntlet.disputes import LOOK_BLOCKS, WITHHELD_BLOCKS, ScoreDisputes, _Vector
 from agents.gauntlet.record import ScoreRecord
+from agents.gauntlet.remeasure import SAMPLES_WAIT_S
 from agents.gauntlet.replay import digest_of_record
-from agents.storage.errors import NotFound
+from agents.gauntlet.sample_search import SampleSearch
+from agents.storage.errors import NotFound, StoreUnavailable
 from tests.stage.memory.score_records import LOSSES, OPTIONS, chain_of, honest_record, older
 
 BLOCK, OLD = 10_000, 17_200  # of the reveal, and a day later
@@ -38,7 +43,7 @@ class Member:
             "_not_before": {},
             "_absent": set(),
             "_missed": {},
-            "_samples": None,
+            "_samples": {},
             "_read": lambda _: ([VECTOR], {(1, 5): self.overruled}),
             "_denied": lambda *_: "",
             "_drawn": lambda *_: "",
@@ -46,9 +51,10 @@ class Member:
             "_rounds": lambda: None,
         }
         vars(self.disputes).update(parts)
-        monkeypatch.setattr(module, "observe", lambda *_: None)
+        view = Stub(job_id=1, round_id=5)
+        monkeypatch.setattr(module, "observe", lambda *_: view)
         monkeypatch.setattr(module, "Consensus", lambda _: None)
-        monkeypatch.setattr(module, "sample_search", lambda *_: None)
+        monkeypatch.setattr(module, "sample_search", lambda *_: SampleSearch(Stub(), 9))
         monkeypatch.setattr(module, "errors", lambda *_: iter(()))
         monkeypatch.setattr(module, "lacking", lambda *_: [])
         record = Stub(from_bytes=lambda _: Stub(audit_seed=""))
@@ -150,6 +156,105 @@ def test_withheld_records_hold_no_older_lie_up(
     assert looks[VECTOR.record] == 1 and max(again) - min(again) <= 1 and min(again) > 1
 
 
+class Sampled:
+    """A member before rounds whose samples nobody serves, one vector in each; time is its own."""
+
+    def __init__(self, member: Member, monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+        self.now, self.block = 0.0, OLD
+        self.free = threading.Event()
+        self.begun: list[int] = []
+        self.judged: list[int] = []
+        self.broken: Exception | None = None
+        due = [_Vector(1, n, 7, (1, 2), bytes([n] * 32), BLOCK) for n in range(1, rounds + 1)]
+        overruled: dict[tuple[int, int], set[int]] = {(1, v.round): set() for v in due}
+        vars(member.disputes).update({"_read": lambda _: (due, overruled)})
+        monkeypatch.setattr(module, "_LOOK_S", 0.0)
+        monkeypatch.setattr(module, "sample_search", lambda *args: self.search(args[-1].round_id))
+        monkeypatch.setattr(
+            module, "observe", lambda _, job, __, number: Stub(job_id=job, round_id=number)
+        )
+        monkeypatch.setattr(module, "errors", lambda *args: self.errors(args[3].round_id, args[5]))
+        self.member = member
+
+    def search(self, number: int) -> SampleSearch:
+        self.begun.append(number)
+        search = SampleSearch(Stub(get_digest=self.get), 9, lambda: self.now)
+        search.want([bytes([number])])
+        return search
+
+    def get(self, digest: bytes, _: int) -> bytes:
+        if self.broken is not None:
+            raise self.broken
+        self.free.wait(60.0)
+        raise NotFound("nobody serves it")
+
+    def errors(self, number: int, search: SampleSearch) -> Iterator[str]:
+        assert search.ended
+        self.judged.append(number)
+        return iter(())
+
+    def steps(self, count: int) -> None:
+        for _ in range(count):
+            self.block += 1
+            assert self.member.says(self.block) == []
+
+
+def test_samples_are_looked_for_beside_the_loop(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No step waits for them, and the searches of several rounds go on at once."""
+    sampled = Sampled(member, monkeypatch, rounds=6)
+    sampled.steps(20)
+    assert sampled.begun == [1, 2, 3, 4] and not sampled.judged
+    sampled.now = SAMPLES_WAIT_S
+    sampled.steps(20)
+    assert sorted(sampled.judged) == [1, 2, 3, 4] and sampled.begun[4:] == [5, 6]
+    sampled.free.set()
+    sampled.now += SAMPLES_WAIT_S
+    sampled.steps(20)
+    assert sorted(sampled.judged) == [1, 2, 3, 4, 5, 6] == sorted(sampled.begun)
+    assert len(member.disputes._samples) == 4
+
+
+def test_what_was_said_of_a_payload_stands_while_samples_are_looked_for(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled = Sampled(member, monkeypatch, rounds=1)
+    monkeypatch.setattr(module, "lacking", lambda *_: [4])
+    sampled.steps(2)
+    sampled.now = SAMPLES_WAIT_S
+    sampled.steps(2)
+    assert sampled.judged
+    sampled.block += WITHHELD_BLOCKS
+    withheld = member.says(sampled.block)
+    assert len(withheld) == 1 and "payloads of nodes [4]" in withheld[0]
+    member.disputes._samples.clear()  # as when other rounds' searches took its place
+    for block in range(sampled.block + 1, sampled.block + 2 * LOOK_BLOCKS):
+        assert member.says(block) == withheld
+    assert len(sampled.begun) == 2
+    sampled.free.set()
+
+
+def test_a_store_that_is_down_while_samples_are_looked_for_denies_nothing(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled = Sampled(member, monkeypatch, rounds=1)
+    sampled.broken = StoreUnavailable("no daemon")
+    with pytest.raises(StoreUnavailable):  # in the step that begins the search or in a later one
+        for _ in range(1_000):
+            sampled.steps(1)
+            time.sleep(0.001)
+    sampled.broken = None
+    sampled.free.set()
+    sampled.block = 2 * OLD
+    for _ in range(1_000):
+        sampled.steps(1)
+        if sampled.judged:
+            break
+        time.sleep(0.001)
+    assert sampled.begun == [1, 1] and sampled.judged == [1]
+
+
 # -- records of an older version -------------------------------------------------------------------
 
 VERIFIER, OTHER, THIRD = 21, 22, 23
@@ -186,7 +291,7 @@ def denied(
     del disputes._denied  # type: ignore[attr-defined]
     vars(disputes).update(parts)
     monkeypatch.setattr(module, "ScoreRecord", ScoreRecord)
-    view = Stub(snapshot=Stub(verifiers=stakes))
+    view = Stub(job_id=1, round_id=1, snapshot=Stub(verifiers=stakes))
     monkeypatch.setattr(module, "observe", lambda *_: view)
     for block in range(OLD, OLD + 2 * len(due)):
         head: Any = Stub(number=block)

@@ -87,6 +87,22 @@ def test_what_was_missing_is_not_looked_for_at_once_again() -> None:
     assert len(store.asked) == 2
 
 
+def test_who_does_not_wait_is_told_when_it_is_over() -> None:
+    free, now = threading.Event(), [0.0]
+    search = SampleSearch(Store(lambda _: free.wait(MOST) and None), LIMIT, lambda: now[0])
+    assert search.over(60.0)  # nothing is looked for
+    search.want(MUTE[:1])
+    assert not search.over(60.0)
+    now[0] = 60.0
+    assert search.over(60.0) and not search.ended
+    now[0] = 0.0
+    free.set()
+    search.wait(MOST)
+    assert search.over(60.0)
+    search.end()
+    assert search.ended
+
+
 def test_what_is_wrong_is_wrong_for_good() -> None:
     def too_long(_: bytes) -> None:
         raise TooLarge("longer than a sample")
