@@ -191,7 +191,7 @@ class Coordinator:
 
             pin_torch()
             device = device_of(self.context.settings.device)
-            self._scores = ScoreDisputes(self.network, self.store, device)
+            self._scores = ScoreDisputes(self.network, self.store, device, self._not_kept)
         return self._scores.step(head)
 
     def _tried(self, job_id: int | None, judge: Callable[[], T]) -> T | None:
@@ -226,6 +226,9 @@ class Coordinator:
         if (sentence := f"attest job {job_id}: {why}") not in self._said:
             self._said.add(sentence)
             self.context.log.warning("not_attested", job=job_id, why=why)
+
+    def _not_kept(self, why: str) -> None:
+        self.context.log.warning("not_kept", why=why)
 
     def _say(self, job_id: int | None, why: str) -> None:
         """Log once why there is no verdict."""

@@ -16,7 +16,8 @@ nobody has: so a record that this member can't have for WITHHELD_BLOCKS is false
 name payloads that nobody has: a record that says they were read is then false too, since whoever
 read them keeps them. A member signs that of its own attempts; it takes three of them. The blocks
 count from the first attempt of this process that failed: what was read before a restart is not
-known after it. It looks again after LOOK_BLOCKS, and keeps each record that it has read. One vector
+known after it. It looks again after LOOK_BLOCKS, and keeps each record that it has read, if its
+store lets it. One vector
 is looked at in a step: first the newest of those that never were, then the one whose turn came
 first. So no number of records that are withheld holds up another. The samples of its round are
 looked for beside the loop, as a validator does, and the vector is judged in a later step.
@@ -35,7 +36,7 @@ The round's consensus stands, because it is a median; the validator is slashed.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agents.gauntlet.record import MAX_RECORD_BYTES, OlderRecord, RecordError, ScoreRecord
@@ -84,12 +85,19 @@ class _Vector:
 
 
 class ScoreDisputes:
-    """The revealed vectors of all jobs, and what measuring them again has shown."""
+    """The revealed vectors of all jobs, and what measuring them again has shown.
 
-    def __init__(self, network: Network, store: ContentStore, device: str) -> None:
+    `say`: hears once that records can't be kept. They are judged all the same.
+    """
+
+    def __init__(
+        self, network: Network, store: ContentStore, device: str, say: Callable[[str], None]
+    ) -> None:
         self._network = network
         self._store = store
         self._device = device
+        self._say = say
+        self._told = False
         self._reader: RoundReader | None = None
         first = network.deployment.block
         self._events = EventLog(EventCursor(network.chain, network.scores, _EVENTS, first))
@@ -246,10 +254,11 @@ class ScoreDisputes:
         """Pin a record that was read: its validator may take it down, and others may ask for it."""
         try:
             self._store.pin(self._store.resolve(digest))
-        except StoreUnavailable:
-            raise
-        except StoreError:
-            return  # it was read, which is all that is needed here
+        except StoreError as error:
+            # It was read, which is all that is needed here, also where the store takes no writes.
+            if not self._told:
+                self._say(f"a record that was read can't be kept: {error}")
+            self._told = True
 
     def _record(self, digest: bytes) -> ScoreRecord:
         return ScoreRecord.from_bytes(self._store.get_digest(digest, MAX_RECORD_BYTES))

@@ -18,7 +18,7 @@ from agents.gauntlet.record import ScoreRecord
 from agents.gauntlet.remeasure import SAMPLES_WAIT_S
 from agents.gauntlet.replay import digest_of_record
 from agents.gauntlet.sample_search import SampleSearch
-from agents.storage.errors import NotFound, StoreUnavailable
+from agents.storage.errors import NotFound, StoreError, StoreUnavailable
 from tests.stage.memory.score_records import LOSSES, OPTIONS, chain_of, honest_record, older
 
 BLOCK, OLD = 10_000, 17_200  # of the reveal, and a day later
@@ -31,6 +31,7 @@ class Member:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.up, self.looks = True, 0
         self.pinned: list[str] = []
+        self.heard: list[str] = []
         self.overruled: set[int] = set()
         score: Any = Stub(spec=None)
         self.disputes = object.__new__(ScoreDisputes)
@@ -44,6 +45,8 @@ class Member:
             "_absent": set(),
             "_missed": {},
             "_samples": {},
+            "_say": self.heard.append,
+            "_told": False,
             "_read": lambda _: ([VECTOR], {(1, 5): self.overruled}),
             "_denied": lambda *_: "",
             "_drawn": lambda *_: "",
@@ -116,6 +119,27 @@ def test_days_after_it_was_taken_back_the_count_begins_anew(member: Member) -> N
 def test_a_record_that_was_read_is_kept(member: Member) -> None:
     assert member.says(BLOCK + 10) == []
     assert member.pinned == [VECTOR.record.hex()]
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable, StoreError])
+def test_who_can_not_keep_records_judges_and_says_it_once(
+    member: Member, monkeypatch: pytest.MonkeyPatch, error: type[StoreError]
+) -> None:
+    """Such as a member whose store is read through a proxy that lets no writes through."""
+
+    def refuse(_: str) -> None:
+        raise error("it takes no writes")
+
+    second = _Vector(1, 6, 7, (1, 2), b"\2" * 32, BLOCK)
+    overruled: dict[tuple[int, int], set[int]] = {(1, 5): set(), (1, 6): set()}
+    parts = {
+        "_store": Stub(get_digest=member.get, resolve=str, pin=refuse),
+        "_read": lambda _: ([VECTOR, second], overruled),
+        "_denied": lambda *_: "it lies",
+    }
+    vars(member.disputes).update(parts)
+    assert [len(member.says(OLD + step)) for step in range(3)] == [1, 2, 2]
+    assert member.heard == ["a record that was read can't be kept: it takes no writes"]
 
 
 def test_nobody_looks_for_the_record_of_who_was_overruled(member: Member) -> None:
