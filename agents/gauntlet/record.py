@@ -105,7 +105,8 @@ class NodeRating(_Frozen):
 
     `skill` and `sigma` are OpenSkill's, `mu` is the proof of computation's moving average, `value`
     that of the LossScore over the median one.
-    `unseen`: rounds of this validator since it last evaluated the node.
+    `unseen`: rounds of this validator since it last evaluated the node. Of one that it never
+    evaluated it begins with ten, and grows by the rounds in which there was a payload to measure.
     """
 
     node: NodeId

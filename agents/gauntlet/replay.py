@@ -5,13 +5,15 @@ Rule: the validator makes its record with these functions, and an auditor checks
 ones. All that a record adds of its own are the failures it saw and the losses it measured; the
 rest follows from them and from the record before.
 
-A rating is kept while its node is away, for FORGOTTEN_AFTER rounds at most.
+A rating is kept while its node is away, for FORGOTTEN_AFTER rounds at most. What a node has waited
+that was never evaluated grows by the rounds in which its payload could be measured; each round in
+which it is away takes one off, and at none it is forgotten.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from agents.gauntlet.draw import NEW, RATED, draw, round_seed
 from agents.gauntlet.loss_score import from_nano
@@ -39,6 +41,20 @@ def tickets_of(previous: ScoreRecord | None) -> dict[int, int]:
     return {line.node: 1 + line.unseen if _is_new(line) else RATED for line in lines}
 
 
+def newcomers(previous: ScoreRecord | None, nodes: Iterable[int]) -> set[int]:
+    """Those of the nodes that were never evaluated, but for those that sent work in each round from
+    the chain's first on: when it begins nobody has a rating that could be rested on."""
+    if previous is None:
+        return set()
+    rounds = previous.position + 1
+    rated = {line.node: line for line in previous.ratings}
+    return {
+        node
+        for node in nodes
+        if (line := rated.get(node)) is None or (_is_new(line) and line.unseen - NEW < rounds)
+    }
+
+
 def drawn(
     audit_seed: bytes,
     previous: ScoreRecord | None,
@@ -51,8 +67,11 @@ def drawn(
     As many of either at most, so that a crowd of absent nodes can't make a match unbounded.
     """
     seed, tickets = round_seed(audit_seed), tickets_of(previous)
-    count = options.evaluated
-    return (draw(seed, GOOD, tickets, usable, count), draw(seed, LAST, tickets, others, count))
+    count, late = options.evaluated, newcomers(previous, {*usable, *others})
+    return (
+        draw(seed, GOOD, tickets, usable, count, late),
+        draw(seed, LAST, tickets, others, count, late),
+    )
 
 
 def follow(
@@ -67,21 +86,17 @@ def follow(
     failed = sorted(line.node for line in lines if line.failure)
     kept = []
     for node, rating in rate(start, match, failed, options, _wait(lines)).items():
-        old = before[node].unseen if node in before else NEW
-        seen = node in here and here[node].evaluated
-        unseen = 0 if seen else min(old + 1, MAX_UNSEEN)
-        if node in here or unseen <= FORGOTTEN_AFTER:
-            kept.append(
-                NodeRating(
-                    node=node,
-                    skill=rating.skill,
-                    sigma=rating.sigma,
-                    mu=rating.mu,
-                    value=rating.value,
-                    unseen=unseen,
-                )
-            )
-    kept.sort(key=lambda line: (line.node not in here, line.unseen, line.node))
+        line = NodeRating(
+            node=node,
+            skill=rating.skill,
+            sigma=rating.sigma,
+            mu=rating.mu,
+            value=rating.value,
+            unseen=_unseen(before.get(node), here.get(node)),
+        )
+        if node in here or _is_remembered(line):
+            kept.append(line)
+    kept.sort(key=lambda line: (line.node not in here, _is_new(line), line.unseen, line.node))
     return sorted(kept[:MAX_RATED], key=lambda line: line.node)
 
 
@@ -179,6 +194,22 @@ def _match(
 def _is_new(line: NodeRating) -> bool:
     """Whether the node was never evaluated: one that was has another skill, sigma, mu or value."""
     return _rating(line) == FRESH
+
+
+def _is_remembered(line: NodeRating) -> bool:
+    """Whether the line of a node that is away is kept."""
+    return line.unseen > NEW if _is_new(line) else line.unseen <= FORGOTTEN_AFTER
+
+
+def _unseen(before: NodeRating | None, line: NodeScore | None) -> int:
+    """Rounds since a node's evaluation; of one that never was, NEW and the rounds that it waited.
+    `line`: None where it is away."""
+    if line is not None and line.evaluated:
+        return 0
+    if before is not None and not _is_new(before):
+        return min(before.unseen + 1, MAX_UNSEEN)
+    old = NEW if before is None else before.unseen
+    return max(NEW, old - 1) if line is None else min(old + line.usable, MAX_UNSEEN)
 
 
 def _stands_for(line: NodeRating | None) -> int:

@@ -23,7 +23,7 @@ from agents.storage.embedded import EmbeddedStore
 from scripts._attacks.gauntlet_swarm import GauntletSwarm
 from scripts._attacks.riders import SIGNS, fields_of
 from scripts._attacks.strategies import stops, trains
-from tests.stage.memory.gauntlet_population import Works, played, rests, stops_at
+from tests.stage.memory.gauntlet_population import Population, Works, played, rests, stops_at
 from tests.stage.memory.gauntlet_population import earned as mean_of
 
 torch.set_num_threads(1)
@@ -34,6 +34,7 @@ TAIL = 0.35  # of an honest node's pay in the rounds without work; by ratings al
 MANY, EVALUATED, LONG, COST = 48, 6, 60, 0.5
 AMONG_MANY = 0.2  # as NOISE; it is not reached there
 THIRD = MANY // 3
+TAIL_ROUNDS = 20  # in which a third rests, beside helpers that never work
 
 seeds = pytest.mark.parametrize("seed", [0, 1, 2], ids=["seed zero", "seed one", "seed two"])
 
@@ -86,6 +87,34 @@ def test_among_many_who_rests_after_an_evaluation_gains_nothing(usual: float, wa
     assert work < 0.95
     assert pay - COST * work < 1.02 * usual
     assert pay < work + AMONG_MANY
+
+
+@pytest.mark.parametrize(
+    ("helpers", "begin", "bound"),
+    [(0, 0, 0.35), (48, 0, 0.5), (60, LONG - TAIL_ROUNDS, 0.42)],
+    ids=["no helpers", "helpers from the first round on", "helpers that come then"],
+)
+def test_helpers_that_never_work_hide_nobody_who_rests(
+    helpers: int, begin: int, bound: float
+) -> None:
+    """They send noise, and each is evaluated once before others are drawn more often. Where they
+    had all of the seats with that, who rests had 0.52 of a working node's pay."""
+    last = LONG - TAIL_ROUNDS
+    joined = {MANY + 1 + k: begin + (k // EVALUATED if begin else 0) for k in range(helpers)}
+
+    def works(node: int, number: int, _: int) -> bool:
+        return node <= MANY and (node > THIRD or number < last)
+
+    parts = []
+    for seed in range(2):
+        run = Population(MANY + helpers, works, seed, Gauntlet(evaluated=EVALUATED), joined)
+        run.play(last)
+        before = dict(run.pay)
+        run.play(TAIL_ROUNDS)
+        tail = [run.pay[node] - before[node] for node in range(1, MANY + 1)]
+        parts.append(statistics.mean(tail[:THIRD]) / statistics.mean(tail[THIRD:]))
+    print(f"rested {statistics.mean(parts):.2f}")
+    assert statistics.mean(parts) < bound
 
 
 def earned(works: Works) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.gauntlet.draw import NEW, RATED, draw, round_seed
+from agents.gauntlet.draw import NEW, NEWCOMERS, RATED, draw, round_seed
 
 SEED = hashlib.sha256(b"seed").digest()
 
@@ -56,6 +56,28 @@ def test_who_is_missing_makes_room_for_one_other(seed: bytes, missing: int, coun
     without = set(draw(seed, "good", {}, everybody - {missing}, count))
     assert whole - {missing} <= without
     assert len(without - whole) <= 1
+
+
+@given(
+    st.binary(min_size=32, max_size=32),
+    st.integers(1, 12),
+    st.sets(st.integers(1, 40), max_size=30),
+    st.sets(st.integers(41, 80), max_size=30),
+)
+def test_newcomers_have_a_quarter_of_the_seats_and_what_others_leave(
+    seed: bytes, count: int, rated: set[int], late: set[int]
+) -> None:
+    tickets = dict.fromkeys(rated, RATED)
+    chosen = draw(seed, "good", tickets, rated | late, count, late)
+    others = len(set(chosen) & rated)
+    bound = max(1, count // NEWCOMERS)
+    assert len(chosen) == min(count, len(rated | late))
+    assert others >= min(len(rated), count - bound)
+    assert len(set(chosen) & late) <= max(bound, count - len(rated))
+    # Of either kind those who would come first without a bound.
+    for kind in (rated, late):
+        seated = set(chosen) & kind
+        assert seated == set(draw(seed, "good", tickets, kind, len(seated)))
 
 
 def test_nodes_come_up_in_proportion_to_their_tickets() -> None:

@@ -88,6 +88,44 @@ def test_the_draw_is_the_seeds_and_favours_newcomers_only() -> None:
     assert set(replay.tickets_of(CHAIN[-1]).values()) == {RATED}
 
 
+def test_who_was_never_evaluated_has_a_quarter_of_the_seats_beside_who_was() -> None:
+    """Else those who join and never work would have all of them."""
+    options = Gauntlet(evaluated=8)
+    rated = tuple(range(1, 13))
+    first = honest_record(None, 1, dict.fromkeys(rated, (1, 1, 0)), nodes=rated, options=options)
+    second = honest_record(first, 2, dict.fromkeys(rated, (1, 1, 0)), nodes=rated, options=options)
+    # None waits for a rating longer than the first rounds take.
+    assert len({line.node for line in second.ratings if line.sigma < FRESH.sigma}) == len(rated)
+    crowd = tuple(range(100, 160))
+    for number in range(20):
+        due, last = replay.drawn(seed_of(number), second, rated + crowd, [], options)
+        assert len(due) == 8 and len(set(due) & set(crowd)) == 2 and not last
+        due, last = replay.drawn(seed_of(number), second, rated, (*crowd, 1_000), options)
+        assert len(due) == 8 == len(last)
+    few = replay.drawn(seed_of(1), second, rated[:3] + crowd, [], options)[0]
+    assert set(few) > set(rated[:3]) and len(few) == 8  # no seat stays empty
+
+
+def test_a_round_in_which_nothing_was_sent_is_no_round_of_waiting() -> None:
+    nodes = tuple(range(1, 40))
+    silent = dict.fromkeys(nodes[20:], "not committed in time")
+    losses = dict.fromkeys(nodes, (1, 1, 0))
+    record = honest_record(None, 1, losses, nodes=nodes)
+    for number in (2, 3):
+        before, record = record, honest_record(record, number, losses, silent, nodes)
+        for node, line in rated(record).items():
+            if line.unseen and line.sigma == FRESH.sigma:
+                assert line.unseen == rated(before)[node].unseen + (node not in silent)
+    waits = {n: line for n, line in rated(record).items() if line.sigma == FRESH.sigma}
+    away = next(node for node, line in waits.items() if line.unseen == NEW + 3)
+    rest = tuple(node for node in nodes if node != away)
+    left = []
+    for number in range(4, 8):
+        record = honest_record(record, number, losses, nodes=rest)
+        left.append(rated(record)[away].unseen if away in rated(record) else None)
+    assert left == [NEW + 2, NEW + 1, None, None]
+
+
 def test_an_evaluation_counts_for_the_rounds_in_which_a_node_was_not_drawn() -> None:
     """As if it had shown the same in each of them; from the round on in which it came."""
     waited = 0
@@ -161,7 +199,7 @@ def test_a_rating_outlasts_an_absence_but_not_any() -> None:
 
 def test_there_is_room_for_so_many_ratings_and_those_who_are_here_come_first() -> None:
     crowd = [
-        NodeRating(node=n, skill=FRESH.skill, sigma=FRESH.sigma, mu=0, value=0, unseen=n % 90)
+        NodeRating(node=n, skill=FRESH.skill, sigma=FRESH.sigma, mu=1, value=0, unseen=n % 90)
         for n in range(1000, 1000 + MAX_RATED)
     ]
     full = CHAIN[0].model_copy(update={"ratings": crowd})
