@@ -12,7 +12,9 @@
 
 Cases of every job are decided, whichever job the member's settings name. One process per member.
 Challenges come first, those that take least before others, then appeals: they have deadlines. A
-result that takes longer to recompute than half of its dispute window is not begun.
+result that takes longer to recompute than half of its dispute window is begun when nothing else is
+to do in the step. How long one takes is reckoned by its job's spec and by this member's own speed
+(`agents.verify.own_speed`).
 For each case all honest members derive the same operation. One proposes it, each serves its EIP-712
 signature on its board, and whoever has collected enough relays them; a member without peers
 approves on chain. After the timelock anyone executes.
@@ -43,6 +45,7 @@ from agents.storage.content_store import ContentStore
 from agents.storage.several import open_stores
 from agents.tasks.dispute import TaskDisputes
 from agents.verify.long_cases import LongCases
+from agents.verify.own_speed import OwnSpeed
 from agents.verify.rulings import (
     Ruling,
     appeal_rulings,
@@ -66,7 +69,7 @@ _TYPES = {"Approval": [{"name": "op_id", "type": "bytes32"}]}
 _GIVE_UP = 0.5  # of the dispute window: how long a missing artefact is waited for
 _BOARD_PATIENCE_S = 10.0  # without enough signatures from the boards: approve on chain
 _REPORT_BLOCKS = 50_000
-_MOST = 0.5  # of the dispute window: how long recomputing a challenged result may take
+_MOST = 0.5  # of the dispute window: a challenged result that takes longer to recompute comes last
 _JUDGES = 4  # jobs whose models are kept in memory
 
 T = TypeVar("T")
@@ -81,6 +84,15 @@ class Deed:
     order: Order
     done: Callable[[], bool]
     why: str
+
+
+@dataclass(frozen=True)
+class _Reckoned:
+    """What is known of a challenged result before it is begun, in seconds. `takes`: to recompute it
+    at the usual speed. `window`: for which it is disputed."""
+
+    takes: float
+    window: int
 
 
 class Coordinator:
@@ -101,8 +113,9 @@ class Coordinator:
         self._judges: dict[int, Judge] = {}
         self._attesting: Attesting | None = None
         self._no_word: dict[Work, bool] = {}
-        self._takes_s: dict[tuple[int, int], float] = {}
+        self._reckoned: dict[tuple[int, int], _Reckoned] = {}
         self._cases = LongCases()
+        self._speed = OwnSpeed()
         self._said: set[str] = set()
         self._error: Exception | None = None
 
@@ -154,10 +167,13 @@ class Coordinator:
         yield list(role_rulings(self.network, trusted))
         contested = self.disputes.step(head)
         yield list(task_rulings(self.network, contested, self.disputes.result))
+        put_off: list[tuple[int, int]] = []
         for job_id, number in self._disputed(head):
             ruling = self._tried(job_id, partial(self._challenge, head, job_id, number))
             if ruling is not None:
                 yield [ruling]
+            elif self._is_too_long(job_id, number):
+                put_off.append((job_id, number))
         first = max(self.network.deployment.block, head.number - _REPORT_BLOCKS)
         for ruling in appeal_rulings(
             self.network,
@@ -177,6 +193,11 @@ class Coordinator:
         if self.context.settings.coordinator.attest:
             due = self._tried(None, partial(self._attestations, head))
             yield list(attestation_rulings(self.network, due or []))
+        for job_id, number in put_off:
+            last = partial(self._challenge, head, job_id, number, last=True)
+            ruling = self._tried(job_id, last)
+            if ruling is not None:
+                yield [ruling]
         self._cases.end()
 
     def _false_scores(self, head: Head) -> list[FalseScores]:
@@ -240,35 +261,51 @@ class Coordinator:
         """(job, round) of every challenged result, those first that take least to recompute."""
         found = self.network.disputed()
         for place in found:
-            if place not in self._takes_s:
-                takes = self._tried(place[0], partial(self._takes, head, *place))
-                if takes is not None:
-                    self._takes_s[place] = takes
-        self._takes_s = {one: self._takes_s[one] for one in found if one in self._takes_s}
-        return sorted(self._takes_s, key=lambda place: (self._takes_s[place], place))
+            if place not in self._reckoned:
+                reckoned = self._tried(place[0], partial(self._reckon, head, *place))
+                if reckoned is not None:
+                    self._reckoned[place] = reckoned
+        self._reckoned = {one: self._reckoned[one] for one in found if one in self._reckoned}
+        return sorted(self._reckoned, key=lambda place: (self._takes(*place), place))
 
-    def _takes(self, head: Head, job_id: int, number: int) -> float:
-        self.access.step(job_id)
-        return self.judge(job_id).takes_s(observe(self.network, job_id, head, number))
-
-    def _challenge(self, head: Head, job_id: int, number: int) -> Ruling | None:
+    def _reckon(self, head: Head, job_id: int, number: int) -> _Reckoned:
         self.access.step(job_id)
         view = observe(self.network, job_id, head, number)
-        takes, window = self._takes_s[job_id, number], view.job.terms.dispute_s
-        if takes > _MOST * window:
-            hours = (
-                f"{takes / 3_600:.3g} hours to recompute, and is disputed for {window / 3_600:g}"
-            )
-            self._say(job_id, f"the challenged result of round {number} takes {hours}: not begun")
-            return None
+        return _Reckoned(self.judge(job_id).takes_s(view), view.job.terms.dispute_s)
+
+    def _takes(self, job_id: int, number: int) -> float:
+        """Seconds that this member takes to recompute a challenged result."""
+        return self._speed.expected(job_id, self._reckoned[job_id, number].takes)
+
+    def _is_too_long(self, job_id: int, number: int) -> bool:
+        """Whether a challenged result comes last; says so once."""
+        takes, window = self._takes(job_id, number), self._reckoned[job_id, number].window
+        if takes <= _MOST * window:
+            return False
+        hours = f"{takes / 3_600:.3g} hours to recompute, and is disputed for {window / 3_600:g}"
+        why = f"the challenged result of round {number} takes {hours}: it is begun last"
+        self._say(job_id, why)
+        return True
+
+    def _challenge(self, head: Head, job_id: int, number: int, last: bool = False) -> Ruling | None:
+        """The ruling on a challenged result. `last`: nothing else is to do in this step."""
+        self.access.step(job_id)
+        view = observe(self.network, job_id, head, number)
         case = "challenge", job_id, number, view.round.result_hash, view.round.deadline
+        if not (last or self._cases.knows(case)) and self._is_too_long(job_id, number):
+            return None
         judge = partial(self._result_errors, view)
-        return challenge_ruling(self.network, view, lambda: self._cases.judged(case, judge))
+        return challenge_ruling(
+            self.network, view, lambda: self._cases.judged(case, judge, final=last)
+        )
 
     def _result_errors(self, view: View) -> list[str] | None:
         window = view.job.terms.dispute_s
         left = (view.round.deadline - view.now) / window
-        return self.judge(view.job_id).result_errors(view, patient=left > 1 - _GIVE_UP)
+        patient = left > 1 - _GIVE_UP
+        judge = partial(self.judge(view.job_id).result_errors, view, patient=patient)
+        place = view.job_id, view.round_id
+        return self._speed.timed(*place, self._reckoned[place].takes, judge)
 
     def _innocent(self, head: Head, report_id: bytes, report: Report) -> bool | None:
         self.access.step(report.job_id)

@@ -63,6 +63,10 @@ class LongCases:
         """All cases have been looked at in this step."""
         self._rounds += not self.spent
 
+    def knows(self, case: Hashable) -> bool:
+        """Whether there is a verdict on a case that is kept."""
+        return case in self._verdicts
+
     def judged(
         self, case: Hashable, judge: Callable[[], T | None], final: bool = False
     ) -> T | None:

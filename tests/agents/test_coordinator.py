@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which order a committee member judges its cases, and which it does not begin.
+"""In which order a committee member judges its cases, and which it begins last.
 
 A stranger's job may be evaluated on as much text as its sponsor likes: its cases and its models
 must keep no member from a case of another job whose deadline passes.
@@ -19,6 +19,7 @@ from agents.protocol.numbers import Phase
 from agents.runtime.config import CoordinatorSettings
 from agents.runtime.logs import open_log
 from agents.verify.long_cases import LongCases
+from agents.verify.own_speed import OwnSpeed
 
 DAY = 86_400
 HEAD: Any = SimpleNamespace(number=1, timestamp=0)
@@ -26,17 +27,20 @@ HEAD: Any = SimpleNamespace(number=1, timestamp=0)
 
 class Member(Coordinator):
     """A member as far as the order of its work goes. `takes`: by job with a challenged result,
-    the seconds that recomputing it takes, by a clock of the test. `appeals`: the same by job with
-    an appeal. `stuck`: jobs whose cases end without a verdict."""
+    the seconds that recomputing it takes at the usual speed, by a clock of the test. `appeals`: the
+    same by job with an appeal. `stuck`: jobs whose cases end without a verdict. `fast`: how many
+    times the usual speed this member has."""
 
     def __init__(
         self,
         takes: dict[int, float],
         appeals: dict[int, float] | None = None,
         stuck: Collection[int] = (),
+        fast: float = 1.0,
     ) -> None:
+        self.fast = fast
         self.takes, self.appeals, self.stuck, self.now = takes, appeals or {}, stuck, 0.0
-        self.did = list[str]()
+        self.did, self.ruled = list[str](), list[str]()
         self.access = SimpleNamespace(step=lambda job_id: None)  # type: ignore[assignment]
         settings = SimpleNamespace(coordinator=CoordinatorSettings())
         log = open_log("member", "error", True, None)
@@ -51,7 +55,8 @@ class Member(Coordinator):
         self._false_scores = self._noting("scores")  # type: ignore[method-assign]
         self._attestations = self._noting("attestations")  # type: ignore[method-assign]
         self._said, self._error = set(), None
-        self._takes_s, self._cases = {}, LongCases(lambda: self.now)
+        self._reckoned, self._cases = {}, LongCases(lambda: self.now)
+        self._speed = OwnSpeed(lambda: self.now)
 
     def _noting(self, what: str) -> Any:
         return lambda head: self.did.append(what) or []  # type: ignore[func-returns-value]
@@ -59,7 +64,7 @@ class Member(Coordinator):
     def judge(self, job_id: int) -> Any:
         def errors(view: Any, patient: bool) -> list[str] | None:
             self.did.append(f"challenge {job_id}")
-            self.now += self.takes[job_id]
+            self.now += self.takes[job_id] / self.fast
             return None if job_id in self.stuck else []
 
         def innocent(view: Any, node: int) -> bool | None:
@@ -75,8 +80,7 @@ class Member(Coordinator):
         """What one step does, in order, when nothing has to be sent."""
         self.did, self.now = [], self.now + 1.0
         self._cases.begin()
-        for _ in self._rulings(HEAD):
-            pass
+        self.ruled = [one.why for rulings in self._rulings(HEAD) for one in rulings]
         return self.did
 
 
@@ -88,11 +92,17 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         terms = SimpleNamespace(dispute_s=3 * DAY)
         of = SimpleNamespace(result_hash=bytes(32), deadline=3 * DAY, seed=bytes(32))
         return SimpleNamespace(
-            job_id=job_id, phase=Phase.DISPUTED, now=0, job=SimpleNamespace(terms=terms), round=of
+            job_id=job_id,
+            round_id=number,
+            phase=Phase.DISPUTED,
+            now=0,
+            job=SimpleNamespace(terms=terms),
+            round=of,
         )
 
     def ruling(network: Any, view: Any, is_wrong: Any) -> Any:
-        return is_wrong()
+        wrong = is_wrong()
+        return None if wrong is None else SimpleNamespace(why=f"challenge {view.job_id}")
 
     def appeals(network: Any, head: Any, first: int, is_innocent: Any) -> Iterator[Any]:
         for job_id in network.appealed:
@@ -126,13 +136,36 @@ def test_a_long_case_ends_the_step_and_is_judged_once() -> None:
     assert member.look() == ["challenge 3", "benchmarks", "scores", "attestations"]
 
 
-def test_a_result_that_takes_days_is_not_begun_and_holds_nobody_up() -> None:
-    member = Member({1: 1.6 * DAY, 2: 10})
-    assert member.look() == ["challenge 2", "benchmarks", "scores", "attestations"]
+def test_a_result_that_takes_days_is_begun_last_and_holds_nobody_up() -> None:
+    """It is not left for ever: whoever registers trainers could make any result take days."""
+    member = Member({1: 1.6 * DAY, 2: 10, 3: 4_000})
+    assert member.look() == ["challenge 2", "challenge 3"], "the step is over"
+    rest = ["challenge 2", "benchmarks", "scores", "attestations"]
+    assert member.look() == [*rest, "challenge 1"]
     assert member._said == {
         "the challenged result of round 1 takes 38.4 hours to recompute, and is disputed for 72: "
-        "not begun"
+        "it is begun last"
     }
+    member.takes[4] = 5_000
+    assert member.look() == ["challenge 2", "challenge 4"]
+    assert "challenge 1" in member.ruled, "its verdict waits for nothing"
+    assert member.look() == rest, "and is not worked out again"
+
+
+def test_results_that_take_days_and_end_without_a_verdict_hold_nobody_up() -> None:
+    member = Member({1: 1.6 * DAY, 2: 1.7 * DAY}, {3: 5.0}, stuck=[1, 2])
+    looks = [member.look() for _ in range(3)]
+    assert looks[0][0] == "appeal 3" and all("attestations" in did for did in looks)
+    begun = [one for did in looks for one in did if one.startswith("challenge")]
+    assert begun == ["challenge 1", "challenge 2"], "none twice before all others"
+
+
+def test_a_fast_member_goes_by_what_it_took_itself() -> None:
+    """A GPU takes minutes for what is reckoned at days, and does not put it off."""
+    member = Member({1: 1.6 * DAY, 2: 1_000}, fast=1_000.0)
+    assert member.look()[-1] == "challenge 1", "nothing was recomputed yet"
+    member.takes[3] = 2.9 * DAY
+    assert member.look()[:2] == ["challenge 2", "challenge 3"]
 
 
 @pytest.mark.parametrize("stuck", [2, 6])
