@@ -29,6 +29,7 @@ from agents.runtime.lens import Answer, Call, Lens
 from agents.runtime.log_book import RawLog
 from agents.runtime.logs import Log, scrub
 from agents.runtime.look import LATEST, PENDING, Look
+from agents.runtime.sessions import Sessions
 from agents.runtime.traffic import Traffic
 from agents.runtime.urls import hide
 
@@ -122,7 +123,10 @@ class ChainClient:
         self._pause_s = pause_s
         self.traffic = Traffic()
         self._provider = HTTPProvider(
-            url, request_kwargs={"timeout": timeout_s}, exception_retry_configuration=None
+            url,
+            request_kwargs={"timeout": timeout_s},
+            session=Sessions(url),
+            exception_retry_configuration=None,
         )
         self.w3 = Web3(self._provider)
         self._watched: list[str] = []

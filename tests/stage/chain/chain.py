@@ -11,13 +11,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import requests
 from eth_abi import decode
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from eth_utils import keccak, to_checksum_address
 
 from agents.runtime.contracts import Contract, Event
+from agents.runtime.sessions import Sessions
 
 GAS_CAP = 16_777_216  # EIP-7825
 _FEE = 10 * 10**9
@@ -45,7 +45,7 @@ class Chain:
     def __init__(self, url: str, chain_id: int) -> None:
         self._url = url
         self._chain_id = chain_id
-        self._session = requests.Session()
+        self._sessions = Sessions(url)
         self._nonces: dict[str, int] = {}
 
     def rpc(self, method: str, *params: Any) -> Any:
@@ -57,7 +57,7 @@ class Chain:
             {"jsonrpc": "2.0", "id": i, "method": method, "params": params}
             for i, (method, params) in enumerate(requests_)
         ]
-        answers = self._session.post(self._url, json=body, timeout=_ANSWER_WAIT_S).json()
+        answers = self._sessions.post(self._url, json=body, timeout=_ANSWER_WAIT_S).json()
         answers.sort(key=lambda answer: answer["id"])
         for answer, (method, _) in zip(answers, requests_, strict=True):
             assert "error" not in answer, f"{method}: {answer.get('error')}"
