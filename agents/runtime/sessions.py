@@ -28,7 +28,11 @@ class Sessions(threading.local):
         session.proxies, session.verify = dict(found["proxies"]), found["verify"]
         session.auth = get_netrc_auth(url)
         session.trust_env = False
-        self._session = session
+        self._url, self._session = url, session
+
+    def __reduce__(self) -> tuple[type[Sessions], tuple[str]]:
+        """Another process that is given the object makes sessions of its own."""
+        return Sessions, (self._url,)
 
     def post(self, url: str, **options: Any) -> requests.Response:
         """Send a POST request. Raises requests.RequestException."""

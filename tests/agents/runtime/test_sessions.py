@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -102,6 +103,15 @@ def test_each_thread_has_a_session_of_its_own() -> None:
     other.join()
     assert found[0] is found[1] is not found[2]
     assert isinstance(found[2], requests.Session)
+
+
+def test_another_process_has_a_session_of_its_own() -> None:
+    with listening() as (node, seen):
+        sessions = Sessions(node)
+        other = pickle.loads(pickle.dumps(sessions))
+        assert other._session is not sessions._session
+        other.post(node, json={})
+        assert len(seen) == 1
 
 
 def test_a_chains_client_asks_through_the_proxy(
