@@ -31,6 +31,7 @@ from torch import Tensor
 from agents.executor import Executor
 from agents.jobs.classes import barred
 from agents.jobs.following import Following
+from agents.jobs.judgeable import unjudgeable
 from agents.jobs.outer_step import weights_of
 from agents.jobs.own_data import shown_openly
 from agents.jobs.riders import riders_paid
@@ -291,6 +292,8 @@ class Trainer:
         job = self.models.job(view.job_id)
         if undeterred := self.following.stakes.now().undeterred(terms, job.spec):
             return undeterred
+        if too_long := unjudgeable(job, terms):
+            return too_long
         settings = self.context.settings.trainer
         if paid := riders_paid(job.spec, settings):
             return paid

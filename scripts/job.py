@@ -246,6 +246,8 @@ def _published(
 
     What a sponsor should know is said on the error stream.
     """
+    from agents.jobs.job import JobContext
+    from agents.jobs.judgeable import unjudgeable
     from agents.jobs.publish import USUAL_NODES, publish_job
     from agents.runtime.wallet import read_keystore, read_passphrase
     from agents.storage.content_store import open_store
@@ -298,7 +300,10 @@ def _published(
     stages = 1 if pipeline is None else len(pipeline.layers)
     check_classes(network, published.spec.classes, given["few_verifiers"])
     few = _few_evaluated(published.spec, seated, given["though_attacks_pay"])
-    shown = _shown(published, open_store(store), seated)
+    job = JobContext(published.spec, open_store(store), lambda: key)
+    if too_long := unjudgeable(job, terms):
+        raise click.ClickException(f"The job is refused: {too_long}.")
+    shown = _shown(job, seated)
     for sentence in (*_checking(network, terms, published), *shown):
         click.echo(f"Note: {sentence}.", err=True)
     for warning in (
@@ -370,15 +375,13 @@ def _rounds(fields: dict[str, Any]) -> int:
     return rounds
 
 
-def _shown(published: Any, store: Any, trainers: int) -> list[str]:
+def _shown(job: Any, trainers: int) -> list[str]:
     """What trainers will be shown of data whose shards have keys of their own."""
-    from agents.jobs.job import JobContext
     from agents.jobs.seen import seen_sentence
 
-    job = JobContext(published.spec, store)
     if not job.own_keys:
         return []
-    return [seen_sentence(job.data, published.spec, trainers)]
+    return [seen_sentence(job.data, job.spec, trainers)]
 
 
 def _too_few(stages: int, trainers: int) -> list[str]:

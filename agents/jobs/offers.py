@@ -5,11 +5,12 @@ A job is live while a round of it is running or not settled, or while it is acti
 pays for another round. Every job that was ever created is looked at: nobody can push a job out of
 sight by creating others. One that was not live is asked again after a growing pause, so that old
 jobs, and jobs that nobody funded, cost next to nothing. What trainers have at stake decides what a
-verifier must do again, and whether a job's terms deter a lie: one whose terms don't is refused. It
-is read once a minute for all jobs together. A spec is a stranger's file: it is read for those jobs
-only that would be among the best without it. A distant store searches long for what nobody has: a
-look makes one such search and no more, and the pause that follows is the longer the more specs
-can't be had. Else who creates jobs without a spec would hold every agent up.
+verifier must do again, and whether a job's terms deter a lie: one whose terms don't is refused, and
+so is one whose results can't be recomputed while they are disputed. What is at stake is read once a
+minute for all jobs together. A spec is a stranger's file: it is read for those jobs only that would
+be among the best without it. A distant store searches long for what nobody has: a look makes one
+such search and no more, and the pause that follows is the longer the more specs can't be had. Else
+who creates jobs without a spec would hold every agent up.
 """
 
 from __future__ import annotations
@@ -289,8 +290,11 @@ class Offers:
             # Noted, so that those that were searched for wait until it was tried as well.
             self._unread.setdefault(terms.spec, (0.0, 0.0, _NOT_YET))
             return replace(offer, refused=why or _NOT_YET)
+        from agents.jobs.judgeable import unjudgeable
+
         try:
             job = self._job_of(offer.job_id)
+            too_long = unjudgeable(job, terms)
         except (SpecError, StoreError) as error:
             if isinstance(error, StoreUnavailable):
                 raise  # the store itself is down: that says nothing about the job
@@ -302,6 +306,8 @@ class Offers:
         at_stake = self.stakes.now()
         if undeterred := at_stake.undeterred(terms, job.spec):
             return replace(offer, refused=undeterred)
+        if too_long:
+            return replace(offer, refused=too_long)
         if self._role == Role.TRAINER and (unfit := self._unfit(job)):
             return replace(offer, refused=unfit)
         return replace(offer, flop=self._flop(job, listed, at_stake, offer.nodes))

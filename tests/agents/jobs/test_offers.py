@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from agents.jobs import at_stake as module
+from agents.jobs import judgeable
 from agents.jobs.at_stake import AtStake
 from agents.jobs.choice import Offer
 from agents.jobs.job import JobContext
@@ -149,6 +150,16 @@ def test_with_a_slash_a_lie_costs_something_at_any_sample_and_reward(
     offers = made(Role.VERIFIER, JobContext(spec, tiny.store), Registry(), tmp_path)
     found = offers._with_spec(OFFER, listed(reward_per_round=reward))
     assert found.refused is None and found.flop > 0
+
+
+@pytest.mark.parametrize("role", [Role.TRAINER, Role.VERIFIER, Role.AGGREGATOR])
+def test_nobody_works_where_no_result_can_be_recomputed_in_time(
+    tiny: HonestRound, tmp_path: Path, role: Role, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offers = made(role, tiny.job, Registry(), tmp_path)
+    monkeypatch.setattr(judgeable, "USUAL_SPEED", 1.0)
+    why = offers._with_spec(OFFER, listed()).refused
+    assert why is not None and why.startswith("a result with max_nodes 4 takes a committee member")
 
 
 SCREENED = {"access": "local", "verify": "screening"}
