@@ -191,7 +191,7 @@ class Coordinator:
         false = self._tried(None, partial(self._false_scores, head))
         yield list(score_rulings(self.network, false or []))
         if self.context.settings.coordinator.attest:
-            due = self._tried(None, partial(self._attestations, head))
+            due = self._tried(None, partial(self._attestations, head, not put_off))
             yield list(attestation_rulings(self.network, due or []))
         for job_id, number in put_off:
             last = partial(self._challenge, head, job_id, number, last=True)
@@ -227,7 +227,8 @@ class Coordinator:
             self._say(job_id, f"{type(error).__name__}: {error}")
             return None
 
-    def _attestations(self, head: Head) -> list[Attestation]:
+    def _attestations(self, head: Head, idle: bool) -> list[Attestation]:
+        """What is to be attested. `idle`: no challenged result waits."""
         if self._attesting is None:
             jobs = range(1, self.network.job_count() + 1)
             if not any(self.network.ledger_length(job_id) for job_id in jobs):
@@ -235,8 +236,10 @@ class Coordinator:
             from agents.verify.attesting import Attesting
 
             most_s = 3_600 * self.context.settings.coordinator.attest_hours
-            self._attesting = Attesting(self.network, self._reading, self._no_attestation, most_s)
-        return self._attesting.step(head)
+            self._attesting = Attesting(
+                self.network, self._reading, self._no_attestation, most_s, speed=self._speed
+            )
+        return self._attesting.step(head, idle)
 
     def _reading(self, job_id: int) -> Judge:
         """As `judge`; the member has named the key under which it is given what the job hides."""

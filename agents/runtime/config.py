@@ -151,7 +151,10 @@ class CoordinatorSettings(_Section):
         True, description="Recompute finalized rounds, and attest the models of checkpoints"
     )
     attest_hours: float = Field(
-        1.0, gt=0, description="Attest no job of which one round takes longer to recompute"
+        1.0,
+        gt=0,
+        description="Leave a round that takes longer to recompute until nothing else is to do, and "
+        "one that takes 12 times as long altogether, before its model is attested",
     )
     trusted_owners: list[str] = Field(
         [], description="Owners whose nodes may be verifiers and aggregators"

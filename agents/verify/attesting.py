@@ -15,16 +15,22 @@ recomputed once. A round that is wrong ends it for the job: every later model re
 payload that nobody can have, and that the round left out for that, is not waited for: one node
 could keep all models from being attested. Any other artefact that is missing gives no word, and is
 looked for again after a pause. So does a job that can't be computed here for whatever reason: it
-holds up no other job. A job of which one round takes longer than a stated time, by its spec or by
-the clock, is not attested any further: its sponsor chooses how much text a result is evaluated on,
-and a member that computes for days misses the deadlines of challenges and appeals.
+holds up no other job.
+
+A member that computes for hours misses the deadlines of challenges and appeals, and a sponsor, or
+who registers trainers, chooses how long a round takes. So a round that takes longer than a stated
+time, by its spec and this member's speed, or because the one before it did by the clock, is left
+until nothing else is to do; after it none of that kind is begun for as long as it took. One that
+takes many times longer is not begun, and looked at again hours later: others may have attested a
+later model by then, from which this member goes on.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from agents.jobs.model_files import WrongModel, read_model
 from agents.protocol.network import Network
@@ -38,9 +44,12 @@ from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.spec import SpecError
 from agents.training.state import PayloadError
 from agents.verify.judging import Judge
+from agents.verify.own_speed import OwnSpeed
 
 _PAUSE_S, _PAUSE_MAX_S = 2.0, 300.0
 _MOST_S = 3_600.0  # that recomputing a round may take
+_IDLE_TIMES = 12  # as long, if nothing else is to do; 64 trainers' gains take 11 times those of 4
+_LONG_PAUSE_S = 6 * 3_600.0  # until a round that takes even longer is looked at again
 # What no job is to blame for.
 _EVERYBODYS = (ConfigError, JournalError, RpcDown, Stopped, StoreUnavailable, WalletError)
 
@@ -66,6 +75,10 @@ class _Progress:
         due: what is recomputed and waits for its attestation.
         wrong: why nothing more is attested, or empty.
         pause, not_before: after an entry on which there was no word; monotonic seconds.
+        put_off: whether the next round takes too long, and waits until nothing else is to do.
+        tried: when a round that was put off was last looked at.
+        expected: seconds that the next round takes, by its spec.
+        took: seconds that the last round took, if those were unforeseen; less at each long pause.
     """
 
     count: int = 0
@@ -74,6 +87,10 @@ class _Progress:
     wrong: str = ""
     pause: float = 0.0
     not_before: float = 0.0
+    put_off: bool = False
+    tried: float = 0.0
+    expected: float = 0.0
+    took: float = 0.0
 
 
 class Attesting:
@@ -81,7 +98,7 @@ class Attesting:
 
     `judge_of`: the recomputation of a job, made when it is first needed. `tell`: hears in a
     sentence, once, of a job and why its models are not attested. `most_s`: that a round may take.
-    `clock`: seconds.
+    `speed`: the member's. `clock`: seconds.
     """
 
     def __init__(
@@ -91,32 +108,63 @@ class Attesting:
         tell: Callable[[int, str], None],
         most_s: float = _MOST_S,
         clock: Callable[[], float] = time.monotonic,
+        speed: OwnSpeed | None = None,
     ) -> None:
         self._network = network
         self._judge_of = judge_of
         self._tell = tell
         self._most_s = most_s
         self._clock = clock
+        self._speed = speed or OwnSpeed(clock)
+        self._rest_until = 0.0  # before then no round is begun that was put off
         self._jobs: dict[int, _Progress] = {}
 
-    def step(self, head: Head) -> list[Attestation]:
-        """What is to be attested now; recomputes one round at most."""
+    def step(self, head: Head, idle: bool = True) -> list[Attestation]:
+        """What is to be attested now; recomputes one round at most. `idle`: nothing else waits."""
         due: list[Attestation] = []
         worked = False
+        put_off: list[tuple[int, int]] = []
         for job_id, length in self._lengths():
             if not length:
                 continue
             progress = self._progress(job_id, length)
             late = self._clock() >= progress.not_before
-            if not worked and not progress.wrong and progress.count < length and late:
-                worked = True
-                began = self._clock()
-                self._recompute(job_id, progress, head)
-                if not progress.wrong and self._clock() - began > self._most_s:
-                    self._refuse(job_id, progress, "took", self._clock() - began)
+            if not progress.wrong and progress.count < length and late:
+                if not worked and not progress.put_off:
+                    worked = self._timed(job_id, progress, head)
+                if progress.put_off:
+                    put_off.append((job_id, length))
             attested = self._attested([(job_id, one.model) for one in progress.due])
             due += [one for one, done in zip(progress.due, attested, strict=True) if not done]
+        if put_off and idle and not worked and self._clock() >= self._rest_until:
+            job_id, length = min(put_off, key=lambda one: self._jobs[one[0]].tried)
+            self._try_long(job_id, length, head)
         return due
+
+    def _timed(self, job_id: int, progress: _Progress, head: Head, idle: bool = False) -> bool:
+        """Recompute the next round of a job; False if it takes too long and is not begun."""
+        began = self._clock()
+        if not self._recompute(job_id, progress, head, idle):
+            return False
+        took = self._clock() - began
+        if took > self._most_s:
+            self._rest_until = self._clock() + took
+        # What was long by its spec says nothing of the next one.
+        unforeseen = took > self._most_s >= progress.expected
+        progress.took = took if unforeseen else 0.0
+        return True
+
+    def _try_long(self, job_id: int, length: int, head: Head) -> None:
+        """Recompute a round that was put off, if it does not take far too long, and no later model
+        has been attested meanwhile."""
+        progress = self._jobs[job_id]
+        progress.tried = self._clock()
+        ahead = self._begin(job_id, length)
+        if ahead.count > progress.count:
+            self._jobs[job_id] = replace(ahead, due=progress.due)
+        elif not self._timed(job_id, progress, head, idle=True):
+            progress.took /= 2
+            progress.not_before = self._clock() + _LONG_PAUSE_S
 
     def _lengths(self) -> list[tuple[int, int]]:
         """Every job and the length of its ledger, asked for in one request."""
@@ -159,17 +207,19 @@ class Attesting:
 
     # -- recomputing ---------------------------------------------------------------------------
 
-    def _recompute(self, job_id: int, progress: _Progress, head: Head) -> None:
+    def _recompute(self, job_id: int, progress: _Progress, head: Head, idle: bool) -> bool:
+        """Recompute the next round and note what came of it; False if it takes too long."""
         entry = self._network.ledger_entry(job_id, progress.count)
         why, checkpoint = "", None
         try:
             judge = self._judge_of(job_id)
             view = observe(self._network, job_id, head, entry.round_id)
-            takes = judge.takes_s(view)
-            if takes > self._most_s:
-                self._refuse(job_id, progress, "takes", takes)
-                return
-            wrong = judge.result_errors(view, patient=not self._left_out(judge, view, entry))
+            usual = judge.takes_s(view)
+            if not self._may_begin(job_id, progress, usual, idle):
+                return False
+            patient = not self._left_out(judge, view, entry)
+            compute = partial(judge.result_errors, view, patient=patient)
+            wrong = self._speed.timed(job_id, entry.round_id, usual, compute)
             spec = judge.reader.models.spec(job_id)
             if wrong == [] and _is_point(entry.index, spec.checkpoint_every, spec.rounds):
                 checkpoint, wrong = self._checkpoint(judge, job_id, entry)
@@ -183,24 +233,37 @@ class Attesting:
             progress.pause = min(max(_PAUSE_S, 2 * progress.pause), _PAUSE_MAX_S)
             progress.not_before = self._clock() + progress.pause
             self._tell(job_id, f"round {entry.round_id} can't be recomputed, or not yet{why}")
-            return
+            return True
         progress.pause = progress.not_before = 0.0
+        progress.put_off = False
         if wrong:
             progress.wrong = wrong[0]
             self._tell(job_id, f"the model of round {entry.round_id} is wrong: {wrong[0]}")
-            return
+            return True
         progress.count, progress.head = entry.index + 1, entry.head
         if checkpoint is not None:
             place = (job_id, entry.round_id, entry.new_model)
             progress.due.append(Attestation(*place, checkpoint, entry.head))
+        return True
 
-    def _refuse(self, job_id: int, progress: _Progress, takes: str, seconds: float) -> None:
-        """Attest nothing more of a job of which one round takes too long."""
-        progress.wrong = (
-            f"a round of it {takes} {seconds / 3_600:.3g} hours to recompute, and "
-            f"coordinator.attest_hours is {self._most_s / 3_600:.3g}"
-        )
-        self._tell(job_id, progress.wrong)
+    def _may_begin(self, job_id: int, progress: _Progress, usual: float, idle: bool) -> bool:
+        """Whether the next round of a job, which takes so many seconds at the usual speed, is begun
+        now; else it is put off."""
+        progress.expected = self._speed.expected(job_id, usual)
+        takes = max(progress.expected, progress.took)
+        if takes <= self._most_s:
+            progress.put_off = False
+            return True
+        far = takes > _IDLE_TIMES * self._most_s
+        if not progress.put_off or far:
+            later = "looked at again in hours" if far else "left until nothing else is to do"
+            self._tell(
+                job_id,
+                f"a round of it takes {takes / 3_600:.3g} hours to recompute, and "
+                f"coordinator.attest_hours is {self._most_s / 3_600:.3g}: {later}",
+            )
+        progress.put_off = True
+        return idle and not far
 
     def _left_out(self, judge: Judge, view: View, entry: LedgerEntry) -> bool:
         """Whether payloads can't be had, and only such as the round left out for just that: they

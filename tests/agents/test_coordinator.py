@@ -59,7 +59,7 @@ class Member(Coordinator):
         self._speed = OwnSpeed(lambda: self.now)
 
     def _noting(self, what: str) -> Any:
-        return lambda head: self.did.append(what) or []  # type: ignore[func-returns-value]
+        return lambda *_: self.did.append(what) or []  # type: ignore[func-returns-value]
 
     def judge(self, job_id: int) -> Any:
         def errors(view: Any, patient: bool) -> list[str] | None:

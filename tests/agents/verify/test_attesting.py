@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from agents.storage.embedded import EmbeddedStore
 from agents.training import replay
 from agents.training.state import apply_outer, model_hash, save_state
 from agents.training.update import pack_update
+from agents.verify import attesting
 from agents.verify.attesting import Attestation, Attesting
 from agents.verify.judging import Judge
 from agents.verify.rulings import attestation_rulings
@@ -33,6 +35,8 @@ from tests.stage.chain.finished_job import JOB, SPEC, FinishedJob, make_job
 from tests.stage.chain.finished_scored_job import make_finished_scored_job
 from tests.stage.chain.people import TRAINERS, CommittedWork, Node
 from tests.stage.memory.honest_round import DEVICE, HonestWork
+
+HEAD: Any = None
 
 
 class LyingJob(FinishedJob):
@@ -247,16 +251,9 @@ def test_a_job_that_fails_in_a_way_nobody_foresaw_is_paused_and_holds_up_no_othe
     assert [found.round_id for found in ada.look()] == [2]
 
 
-def test_a_job_that_takes_too_long_by_its_spec_is_not_begun(job: LyingJob) -> None:
-    ada = Member(job)
-    ada.judge.takes_s = lambda view: 7_200.0  # type: ignore[method-assign]
-    assert ada.look() == [] and ada.rounds == []
-    assert ada.said == [
-        "a round of it takes 2 hours to recompute, and coordinator.attest_hours is 1"
-    ]
-
-
-def test_a_job_that_took_too_long_by_the_clock_is_not_gone_on_with(job: LyingJob) -> None:
+def test_a_job_that_took_too_long_by_the_clock_waits_until_nothing_else_is_to_do(
+    job: LyingJob,
+) -> None:
     """Not all that a model computes follows from its parameters."""
     ada = Member(job)
     now, honest = 0.0, ada.judge.result_errors
@@ -270,8 +267,12 @@ def test_a_job_that_took_too_long_by_the_clock_is_not_gone_on_with(job: LyingJob
     ada.attesting._clock = lambda: now
     assert ada.look() == [] and ada.rounds == [1]
     assert ada.said == [
-        "a round of it took 1 hours to recompute, and coordinator.attest_hours is 1"
+        "a round of it takes 1 hours to recompute, and coordinator.attest_hours is 1: left until "
+        "nothing else is to do"
     ]
+    now += 3_601.0
+    assert ada.attesting.step(ada.network.chain.head(), idle=False) == [] and ada.rounds == [1]
+    assert [found.round_id for found in ada.look()] == [2] and ada.rounds == [1, 2]
 
 
 def test_a_reorg_takes_back_what_was_due(job: LyingJob) -> None:
@@ -285,6 +286,117 @@ def test_a_reorg_takes_back_what_was_due(job: LyingJob) -> None:
     job.round_(TRAINERS)
     assert [a.round_id for a in ada.look(10)] == [2]
     assert ada.said == [f"the model of round 4 is wrong: {ada.attesting._jobs[JOB].wrong}"]
+
+
+class Clocked:
+    """A member and jobs without a chain. `takes`: by job, the seconds that each of its rounds takes
+    at the usual speed, by a clock of the test. `stuck`: jobs whose rounds give no word."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, takes: dict[int, list[float]], fast: float = 1.0
+    ) -> None:
+        self.now, self.takes, self.fast = 0.0, takes, fast
+        self.rounds: list[tuple[int, int]] = []
+        self.said: list[str] = []
+        self.stuck: set[int] = set()
+        self.attested: set[bytes] = set()
+        network: Any = SimpleNamespace(ledger_entry=self._entry)
+
+        def tell(job: int, why: str) -> None:
+            self.said.append(why)
+
+        self.attesting = Attesting(network, self._judge, tell, clock=lambda: self.now)
+        lengths = {job: len(rounds) for job, rounds in takes.items()}
+        monkeypatch.setattr(self.attesting, "_lengths", lambda: list(lengths.items()))
+        monkeypatch.setattr(
+            self.attesting, "_attested", lambda asked: [one in self.attested for _, one in asked]
+        )
+        monkeypatch.setattr(self.attesting, "_left_out", lambda *_: False)
+        monkeypatch.setattr(self.attesting, "_checkpoint", lambda *_: (b"checkpoint", []))
+        monkeypatch.setattr(
+            attesting,
+            "observe",
+            lambda network, job, head, number: SimpleNamespace(job_id=job, round_id=number),
+        )
+
+    def _entry(self, job: int, index: int) -> Any:
+        model = bytes([job, index])
+        return SimpleNamespace(round_id=index + 1, index=index, head=model, new_model=model)
+
+    def _judge(self, job: int) -> Any:
+        def errors(view: Any, patient: bool) -> list[str] | None:
+            self.rounds.append((job, view.round_id))
+            self.now += self.takes[job][view.round_id - 1] / self.fast
+            return None if job in self.stuck else []
+
+        spec = SimpleNamespace(checkpoint_every=1, rounds=99)
+        return SimpleNamespace(
+            takes_s=lambda view: self.takes[job][view.round_id - 1],
+            result_errors=errors,
+            reader=SimpleNamespace(models=SimpleNamespace(spec=lambda job: spec)),
+        )
+
+    def look(self, steps: int, idle: bool = True) -> list[tuple[int, int]]:
+        """What it recomputes in so many steps of a second each."""
+        before = len(self.rounds)
+        for _ in range(steps):
+            self.now += 1.0
+            self.attesting.step(HEAD, idle)
+        return self.rounds[before:]
+
+
+def test_a_crowded_round_waits_until_nothing_else_is_to_do_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who registers 64 trainers for a round makes that one long, and no other."""
+    member = Clocked(monkeypatch, {1: [1_000, 11_000, 1_000, 1_000], 2: [10, 10, 10]})
+    assert member.look(9, idle=False) == [(1, 1), (2, 1), (2, 2), (2, 3)]
+    assert member.said == [
+        "a round of it takes 3.06 hours to recompute, and coordinator.attest_hours is 1: left "
+        "until nothing else is to do"
+    ]
+    assert member.look(9) == [(1, 2), (1, 3), (1, 4)] and len(member.said) == 1
+
+
+def test_long_rounds_take_half_of_the_time_and_a_stuck_one_holds_no_other_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    member = Clocked(monkeypatch, {1: [7_200] * 9, 2: [7_200] * 9})
+    member.stuck = {1}
+    assert member.look(7_300) == [(1, 1), (2, 1)]
+    member.look(20 * 7_200)
+    assert (2, 9) in member.rounds and member.now >= 2 * 7_200 * (len(member.rounds) - 1)
+
+
+def test_what_takes_days_is_not_begun_and_goes_on_from_what_others_attest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    member = Clocked(monkeypatch, {1: [100, 200_000, 100]})
+    assert member.look(9) == [(1, 1)]
+    assert member.said[-1].endswith("attest_hours is 1: looked at again in hours")
+    member.now += 21_600.0
+    assert member.look(9) == []
+    member.attested = {bytes([1, 1])}
+    member.now += 21_600.0
+    assert member.look(9) == [(1, 3)]
+
+
+def test_a_fast_member_goes_by_what_it_took_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    member = Clocked(monkeypatch, {1: [3_000, 200_000]}, fast=100.0)
+    assert member.look(9, idle=False) == [(1, 1), (1, 2)] and member.said == []
+
+
+def test_one_round_that_took_days_by_the_clock_is_not_the_last_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By its spec it takes a minute. The next one is begun after some long pauses."""
+    member = Clocked(monkeypatch, {1: [50, 50]}, fast=1 / 4_000)
+    assert member.look(9) == [(1, 1)]
+    for _ in range(9):
+        member.fast = 1.0
+        member.now += 200_000.0
+        member.look(2)
+    assert member.rounds == [(1, 1), (1, 2)]
 
 
 def test_a_job_that_consensus_pays_can_be_recomputed_as_well(tmp_path: Path) -> None:
