@@ -104,11 +104,13 @@ class Recheck:
         self._results = {name: found for name, found in self._results.items() if name in kept}
 
     def _wanted(self) -> Iterator[Task]:
-        """What to run, most urgent first; somebody waits for a verdict."""
+        """What to run, each task once, most urgent first; somebody waits for a verdict."""
         asked = self._asked.items()
-        due = [task for n, (task, _, place) in asked if not self.tasks.has_attested(n, place)]
-        yield from sorted(due, key=_deadline)
-        yield from sorted(self._sample.values(), key=_deadline)
+        due = {n: task for n, (task, _, place) in asked if not self.tasks.has_attested(n, place)}
+        yield from sorted(due.values(), key=_deadline)
+        # One that was appealed meanwhile is what somebody waits for, and no sample.
+        rest = [task for number, task in self._sample.items() if number not in due]
+        yield from sorted(rest, key=_deadline)
 
     def _can(self, task: Task) -> bool:
         label = self.runner.label
