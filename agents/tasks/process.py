@@ -43,6 +43,9 @@ class TaskProcess:
     The thread that makes the first request must live as long as the agent: on Linux the kernel ends
     the process with it.
 
+    From `begin` until `run` is over the run may be ended by another thread, also while the process
+    is being started.
+
     `store` is the setting: one or several, `device` a torch device or "auto".
     """
 
@@ -50,7 +53,10 @@ class TaskProcess:
         self._store = as_list(store)
         self._device = device
         self._guard = threading.Lock()
+        self._life = threading.Lock()  # of the process; never held while it computes or starts
         self._process: subprocess.Popen[str] | None = None
+        self._begun = False
+        self._ended = False
         self._label = ""
 
     def label(self) -> str:
@@ -73,38 +79,73 @@ class TaskProcess:
             "out": str(out),
             "store": self._store,
         }
-        with self._guard:
-            answer = self._ask(self._started(), request)
+        try:
+            with self._guard:
+                answer = self._ask(self._started(), request)
+        finally:
+            with self._life:
+                self._begun = False
         payload = out.read_bytes()
         digest = bytes.fromhex(answer["digest"])
         return TaskResult(digest, payload, answer["refusal"], answer["detail"])
 
+    def begin(self) -> None:
+        """A run comes next, which may be ended from now on."""
+        with self._life:
+            self._begun, self._ended = True, False
+
+    def end(self) -> bool:
+        """End the run that was begun, and the process with it; False if there is none."""
+        with self._life:
+            if not self._begun:
+                return False
+            self._ended = True
+            self._kill()
+            return True
+
     def close(self) -> None:
-        """End the process, whatever it does."""
-        process = self._process
+        """End the process, whatever it does, and start none any more."""
+        with self._life:
+            self._ended = True
+            self._kill()
+
+    def _kill(self) -> None:
+        process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait()
-            self._process = None
 
     def _started(self) -> subprocess.Popen[str]:
-        if self._process is None or self._process.poll() is not None:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    f"{__package__}.process",
-                    str(os.getpid()),
-                    self._device,
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                # A stranger's task needs none of the agent's settings, least of all a passphrase.
-                env={k: v for k, v in os.environ.items() if not k.startswith(PREFIX)},
-            )
-            self._label = str(self._ask(self._process, None)["label"])
-        return self._process
+        with self._life:
+            process = self._process
+            if process is not None and process.poll() is None:
+                return process
+            self._check_wanted()
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                f"{__package__}.process",
+                str(os.getpid()),
+                self._device,
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            # A stranger's task needs none of the agent's settings, least of all a passphrase.
+            env={k: v for k, v in os.environ.items() if not k.startswith(PREFIX)},
+        )
+        with self._life:
+            self._process = process
+            if self._ended:  # while it was being started
+                self._kill()
+            self._check_wanted()
+        self._label = str(self._ask(process, None)["label"])
+        return process
+
+    def _check_wanted(self) -> None:
+        if self._ended:
+            raise TaskProcessError("the run was ended")
 
     def _ask(self, process: subprocess.Popen[str], request: Any) -> dict[str, Any]:
         assert process.stdin is not None and process.stdout is not None
@@ -116,7 +157,8 @@ class TaskProcess:
         except OSError:
             line = ""
         if not line.endswith("\n"):
-            self.close()
+            with self._life:
+                self._kill()
             raise TaskProcessError(f"the task process ended with {process.returncode}")
         answer: dict[str, Any] = json.loads(line)
         error = answer.get("error")

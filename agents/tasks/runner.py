@@ -105,9 +105,8 @@ class TaskRunner:
     def _end(self, name: str) -> None:
         with self._guard:
             process = self._at.get(name)
-            if process is not None and name not in self._ended:
+            if process is not None and name not in self._ended and process.end():
                 self._ended.add(name)
-                process.close()
                 self._context.log.info("run_ended", job=name)
 
     def take(self) -> tuple[str, TaskResult] | None:
@@ -141,6 +140,7 @@ class TaskRunner:
     def _listed(self, name: str, process: TaskProcess) -> Iterator[None]:
         """Where the process is at this task and at no other, so that it may be ended."""
         with self._guard:
+            process.begin()
             self._at[name] = process
         try:
             yield

@@ -32,7 +32,10 @@ HOUR = 3_600
 
 
 class Held:
-    """A process that is at a task until `let` names the task, or it is ended."""
+    """A process that is at a task until `let` names the task, or it is ended. `ends`: whether there
+    is still something to end."""
+
+    ends = True
 
     def __init__(self, store: Any, device: str) -> None:
         self._over = threading.Event()
@@ -49,6 +52,13 @@ class Held:
         if spec not in LET:
             raise TaskProcessError("ended")
         return TaskResult(spec, b"")
+
+    def begin(self) -> None:
+        pass
+
+    def end(self) -> bool:
+        self._over.set()
+        return self.ends
 
     def close(self) -> None:
         self._over.set()
@@ -189,6 +199,18 @@ def test_a_run_that_is_wanted_no_more_ends_after_a_while(
     PROCESSES[0].go_on()
     until(lambda: not runner._at)
     assert runner.take() == ("next", TaskResult(b"next", b""))
+
+
+def test_a_run_that_was_over_keeps_no_later_one_from_making_room(
+    runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was not ended is not on its way to its end."""
+    all_late(monkeypatch)
+    both = expected("first", "second")
+    assert wanted(runner, both) == set(both)
+    monkeypatch.setattr(Held, "ends", False)
+    runner.want(drawn("short") | both)
+    assert not runner._ended and "run_ended" not in dict(runner._context.said)
 
 
 def test_a_real_process_ends_whatever_it_does_and_another_one_takes_its_place(
