@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In what order a verifier looks at a round's nodes. The round is real, chain and committee are
-stubs."""
+"""In what order a verifier looks at a round's nodes, and what it does before it says something. The
+round is real, chain and committee are stubs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from agents import verifier
 from agents.protocol.numbers import Phase
 from agents.rounds.report import RoundReport
 from agents.rounds.submissions import Submission, fetch
@@ -22,13 +23,20 @@ from tests.stage.memory.honest_round import DEVICE, HonestRound, noise
 
 VERIFIER = 7
 WINDOW_S = 1_800
+BOND = 50
 
 
 class Distant:
-    """A store that searches a minute for what nobody serves; its clock is counted."""
+    """A store that searches a minute for what nobody serves; its clock is counted. `pinned`: what
+    is kept, in order."""
 
     def __init__(self, store: Any) -> None:
         self._store, self.now = store, 0.0
+        self.pinned: list[str] = []
+
+    def pin(self, cid: str) -> None:
+        self.pinned.append(cid)
+        self._store.pin(cid)
 
     def get_digest(self, digest: bytes, most: int) -> bytes:
         try:
@@ -50,12 +58,17 @@ class Desk:
         self.said: list[tuple[float, str, list[int]]] = []
         self.announced: set[int] = set()
         self.reported: set[int] = set()
+        self.kept: list[str] = []  # when it first announced something
         self.now = 0
         self.report: RoundReport | None = None
         inputs = tiny.inputs(submissions, sample=sample)
         one = object.__new__(VerifierInJob)
         one.store = cast(Any, self.store)
         one.device, one.proofs = DEVICE, Proofs(one.store)
+        find, self.asked = one.proofs.of, list[set[int]]()
+        one.proofs.of = lambda inputs, nodes: (  # type: ignore[method-assign]
+            self.asked.append({*nodes}) or find(inputs, nodes)  # type: ignore[func-returns-value]
+        )
         one._asked, one._findings, one._exhibited = {}, {}, set()
         quiet = SimpleNamespace(debug=_nothing, info=_nothing, warning=_nothing)
         settings = SimpleNamespace(verifier=SimpleNamespace(audit_all=False))
@@ -98,17 +111,20 @@ class Desk:
             setattr(one, name, swap)
         self.verifier = one
 
-    def step(self) -> str | None:
-        view = SimpleNamespace(
+    def view(self) -> Any:
+        terms = SimpleNamespace(challenge_s=WINDOW_S, dispute_s=WINDOW_S, challenge_bond=BOND)
+        return SimpleNamespace(
             job_id=1,
             round_id=1,
             overdue=False,
             phase=Phase.CHALLENGE,
             now=self.now,
-            round=SimpleNamespace(deadline=WINDOW_S),
-            job=SimpleNamespace(terms=SimpleNamespace(challenge_s=WINDOW_S, dispute_s=WINDOW_S)),
+            round=SimpleNamespace(deadline=WINDOW_S, result_hash=b"its hash"),
+            job=SimpleNamespace(terms=terms),
         )
-        return self.verifier.verify(cast(Any, view), VERIFIER)
+
+    def step(self) -> str | None:
+        return self.verifier.verify(cast(Any, self.view()), VERIFIER)
 
     def _read_report(self, digest: bytes) -> RoundReport:
         if self.report is None:
@@ -120,6 +136,7 @@ class Desk:
         return what
 
     def _announce(self, view: Any, node: int, found: list[Any]) -> str | None:
+        self.kept = self.kept or [*self.store.pinned]
         fresh = [finding.node for finding in found if finding.node not in self.announced]
         self.announced |= {*fresh}
         return self._say("announced", fresh) if fresh else None
@@ -185,3 +202,75 @@ def test_after_half_of_the_window_nothing_is_waited_for(tiny: HonestRound) -> No
     desk = Desk(tiny, [tiny.submit(3, noise(tiny.before)), tiny.submit(5), tiny.submit(8), nowhere])
     desk.now = WINDOW_S // 2
     assert desk.step() == "announced"
+
+
+def test_what_the_guilty_revealed_is_kept_before_anything_is_said_of_them(
+    tiny: HonestRound, liars: list[Submission]
+) -> None:
+    """They could take it down as soon as they are announced."""
+    desk = Desk(tiny, liars)
+    assert desk.step() == "announced"
+    assert tiny.store.resolve(liars[0].reveal.content) in desk.kept
+    for _ in range(2):
+        desk.step()
+    assert len(desk.store.pinned) == len({*desk.store.pinned}), "once each"
+    assert tiny.store.resolve(liars[-1].reveal.content) not in desk.store.pinned, "it is honest"
+
+
+def test_proofs_of_all_that_is_done_again_are_looked_for_side_by_side(tiny: HonestRound) -> None:
+    """One after the other, twenty liars whose proofs nobody serves would take the window."""
+    liars = [mute(tiny, node, lies=True) for node in (3, 5)]
+    desk = Desk(tiny, [*liars, tiny.submit(8), tiny.submit(9)])
+    assert desk.step() == "announced" and desk.announced == {3, 5}
+    assert desk.asked[0] >= {3, 5}
+
+
+def test_what_contracts_owe_is_taken_out_before_a_round_is_looked_at(tiny: HonestRound) -> None:
+    """Else the next challenge may lack its bond."""
+    desk = Desk(tiny, [])
+    asked: list[int] = []
+
+    def collect(least: int) -> str:
+        asked.append(least)
+        return "withdrawn"
+
+    one = cast(Any, desk.verifier)
+    one.access = SimpleNamespace(
+        step=_nothing, ready=lambda job, node: True, seals=lambda job: False
+    )
+    one.validator = SimpleNamespace(step=_nothing)
+    one.announcements = SimpleNamespace(settle=_nothing)
+    one.purse = SimpleNamespace(collect=collect)
+    assert one.step(desk.view(), VERIFIER) == "withdrawn" and asked == [BOND]
+
+
+@pytest.mark.parametrize(
+    ("unkept", "lacks_result", "late", "attests"),
+    [
+        ("", False, False, True),
+        ("gone", False, False, False),
+        ("gone", True, False, False),
+        ("gone", False, True, True),
+        ("gone", True, True, False),
+    ],
+)
+def test_what_is_attested_is_kept(
+    tiny: HonestRound,
+    monkeypatch: pytest.MonkeyPatch,
+    unkept: str,
+    lacks_result: bool,
+    late: bool,
+    attests: bool,
+) -> None:
+    """Where time is short, the result itself at least."""
+    desk = Desk(tiny, [])
+    desk.now = WINDOW_S // 2 if late else 0
+    sent: list[Any] = []
+    one = cast(Any, desk.verifier)
+    one.retention = SimpleNamespace(unkept=lambda view: unkept, lacks_result=lacks_result)
+    one.network.results = "results"
+    one.network.is_challenged = lambda job, number: False
+    one.context.sender = SimpleNamespace(send=lambda *order: sent.append(order))
+    monkeypatch.setattr(verifier, "result_errors", lambda reader, view, patient: [])
+    VerifierInJob._judge(one, desk.view(), VERIFIER)
+    assert sent == ([("results", "attest", 1, 1, VERIFIER, b"its hash")] if attests else [])
