@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`job create` refuses a job whose results can't be recomputed while they are disputed, also where
+the data is encrypted: the sponsor has the key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+
+from agents.jobs import judgeable
+from agents.jobs.publish import Terms
+from agents.runtime import wallet
+from scripts import job
+from scripts._shared import job_classes, job_queue
+from tests.stage.memory.tiny_specs import tiny_model
+
+FIELDS = {
+    "model": tiny_model(16, 24, 16),
+    "optimizer": {"batch_size": 2, "seq_len": 16},
+    "batches_per_round": 12,
+    "eval_batches": 2,
+    "rounds": 2,
+}
+
+
+def create(folder: Path, **given: Any) -> Any:
+    """Pack and publish as the command does, on a network without trainers."""
+    document = folder / "one.txt"
+    document.write_text(" ".join(map(str, range(2_000))))
+    chosen: dict[str, Any] = dict.fromkeys(
+        ("data_key", "model_config", "tokenizer", "model", "separator", "shard_bytes")
+    )
+    chosen |= {"files": (document,), "field": "text", "passphrase_env": "PASSPHRASE"}
+    chosen |= dict.fromkeys(("one_key", "few_verifiers", "though_attacks_pay"), False) | given
+    chain = SimpleNamespace(call=lambda *_: 0)
+    network = SimpleNamespace(chain=chain, registry=None)
+    contracts: Any = SimpleNamespace(network=lambda: network)
+    return job._published(contracts, Terms(), FIELDS, str(folder / "store"), chosen)[0]
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else is asked of the network, and no attack is played."""
+    monkeypatch.setattr(job_queue, "offers", lambda network: [])
+    monkeypatch.setattr(job_queue, "expected", lambda *_: None)
+    monkeypatch.setattr(job_classes, "check_classes", lambda *_: None)
+    monkeypatch.setattr(job, "_attacked", lambda *_: None)
+    monkeypatch.setattr(job, "_checking", lambda *_: [])
+    monkeypatch.setattr(wallet, "read_passphrase", lambda *_: "")
+    monkeypatch.setattr(wallet, "read_keystore", lambda *_: b"\1" * 32)
+
+
+@pytest.mark.parametrize(
+    "key", [{}, {"data_key": Path("key")}, {"data_key": Path("key"), "one_key": True}]
+)
+def test_a_job_that_nobody_can_judge_in_time_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: dict[str, Any]
+) -> None:
+    assert create(tmp_path, **key).parameters > 0
+    monkeypatch.setattr(judgeable, "USUAL_SPEED", 1.0)
+    with pytest.raises(click.ClickException) as refused:
+        create(tmp_path, **key)
+    assert refused.value.message.startswith("The job is refused: a result with max_nodes 64 takes")
