@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a round pays by hand: what is shown bounds mu, and the evaluated have half of the pay."""
+"""What a round pays by hand: what is shown bounds mu, and the evaluated have two thirds of it."""
 
 from __future__ import annotations
 

@@ -144,6 +144,21 @@ def test_an_evaluation_counts_for_the_rounds_in_which_a_node_was_not_drawn() -> 
     assert waited > 1
 
 
+def test_a_fall_stands_for_twice_the_usual_wait_more() -> None:
+    """Five nodes, three evaluated: two rounds lie between two evaluations."""
+    fallen = 0
+    worse = dict.fromkeys(NODES, (0, 5_000_000, 0))
+    record = honest_record(CHAIN[-1], 7, worse)
+    for line in record.scores:
+        old = rated(CHAIN[-1])[line.node]
+        if line.evaluated and old.mu > 0:
+            kept = max(0.5, 0.95 ** (1 + old.unseen + 2))
+            moved = kept * old.mu - (1 - kept) * 1_000_000
+            assert rated(record)[line.node].mu == pytest.approx(moved, abs=10)
+            fallen += 1
+    assert fallen > 0
+
+
 def test_who_is_missing_ranks_last_and_has_no_share() -> None:
     first = honest_record(None, 1, LOSSES)
     strong = {n for n, line in rated(first).items() if line.mu > 0}

@@ -66,6 +66,28 @@ def test_a_search_that_does_not_end_is_waited_for_no_longer_than_said() -> None:
             search.get_digest(digest, LIMIT)
 
 
+def test_what_comes_after_the_end_is_missing() -> None:
+    """The round was judged without it, and is judged alike by whoever asks later."""
+    begun, free = threading.Event(), threading.Event()
+
+    class Late(Source):
+        def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
+            begun.set()
+            assert free.wait(MOST)
+            return b"late"
+
+    search = SampleSearch(Late(), LIMIT)
+    search.want(MUTE[:1])
+    assert begun.wait(MOST)
+    search.end()
+    free.set()
+    for thread in threading.enumerate():
+        if thread.name == "samples":
+            thread.join(MOST)
+    with pytest.raises(NotFound, match="not in the store in time"):
+        search.get_digest(MUTE[0], LIMIT)
+
+
 def test_what_was_missing_is_not_looked_for_at_once_again() -> None:
     """Its search took a minute, so a minute passes. Once it has ended nothing is looked for."""
     now = [0.0]
