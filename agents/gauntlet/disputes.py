@@ -24,7 +24,7 @@ looked for beside the loop, as a validator does, and the vector is judged in a l
 
 A record of an older version was made by rules that this code has not, so it is left alone. Else a
 member with new code would overrule what honest validators revealed before they had it. That holds
-in a job that began with such records (`_began_older`). In another job no validator had cause to
+in a job that began with such records (`_first_is_older`). In another job no validator had cause to
 make one, and whoever names one has measured nothing.
 
 A vector is judged when the time to reveal is over, also where its round is void and has no scoring
@@ -107,6 +107,7 @@ class ScoreDisputes:
         self._missed: dict[_Vector, int] = {}  # since which block something can't be had
         self._deadlines: dict[tuple[int, int], int] = {}  # of the reveals in a round
         self._revealed: Mapping[tuple[int, int], Sequence[_Vector]] = {}
+        self._began: dict[int, tuple[int, bool]] = {}  # jobs: when looked at, with older records
         self._samples: dict[tuple[int, int], SampleSearch] = {}  # of rounds
 
     def step(self, head: Head) -> list[FalseScores]:
@@ -192,11 +193,10 @@ class ScoreDisputes:
         except StoreError:
             return self._withheld(vector, head, "its record")
         except OlderRecord as older:
-            return (
-                ""
-                if self._began_older(vector, head)
-                else f"{older}, and its job began with a newer one"
-            )
+            self._keep(vector.record)
+            if self._began_older(vector.job, head):
+                return ""
+            return f"{older}, and its job began with a newer one"
         except RecordError as error:
             return f"its record, or the one before it, can't be read: {error}"
         view = observe(self._network, vector.job, head, vector.round)
@@ -311,16 +311,21 @@ class ScoreDisputes:
             reverse=True,
         )
 
-    def _began_older(self, vector: _Vector, head: Head) -> bool:
+    def _began_older(self, job_id: int, head: Head) -> bool:
+        """As `_first_is_older`; looked at again after LOOK_BLOCKS, since a record may come yet."""
+        if job_id not in self._began or head.number > self._began[job_id][0] + LOOK_BLOCKS:
+            self._began[job_id] = head.number, self._first_is_older(job_id, head)
+        return self._began[job_id][1]
+
+    def _first_is_older(self, job_id: int, head: Head) -> bool:
         """Whether older rules may have made the records of the job's first scored round.
 
         That is the first in which half of the verifiers' stake revealed. It is so if half of what
         was revealed named an older record, or one that can't be read here.
         """
-        rounds = sorted(number for job, number in self._revealed if job == vector.job)
-        for number in rounds:
-            vectors = self._revealed[vector.job, number]
-            stakes = observe(self._network, vector.job, head, number).snapshot.verifiers
+        for number in sorted(number for job, number in self._revealed if job == job_id):
+            vectors = self._revealed[job_id, number]
+            stakes = observe(self._network, job_id, head, number).snapshot.verifiers
             all_of_them = sum(stakes.get(other.verifier, 0) for other in vectors)
             if 2 * all_of_them >= sum(stakes.values()):
                 newer = sum(stakes.get(v.verifier, 0) for v in vectors if self._is_present(v))

@@ -45,6 +45,7 @@ class Member:
             "_absent": set(),
             "_missed": {},
             "_samples": {},
+            "_began": {},
             "_say": self.heard.append,
             "_told": False,
             "_read": lambda _: ([VECTOR], {(1, 5): self.overruled}),
@@ -305,8 +306,13 @@ def denied(
         vector = _Vector(*place, tuple(record.vector()), digest_of_record(raw), BLOCK)
         due.append(vector)
         by_round.setdefault((record.job, record.round), []).append(vector)
+    pinned: list[bytes] = []
     parts: dict[str, Any] = {
-        "_store": Stub(get_digest=lambda d, _: stored[d], resolve=str, pin=lambda _: None),
+        "_store": Stub(
+            get_digest=lambda digest, _: stored[digest],
+            resolve=lambda digest: digest,
+            pin=pinned.append,
+        ),
         "_read": lambda _: (due, {place: set() for place in by_round}),
         "_revealed": by_round,
         "_options": lambda _: OPTIONS,
@@ -320,7 +326,7 @@ def denied(
     for block in range(OLD, OLD + 2 * len(due)):
         head: Any = Stub(number=block)
         found = disputes.step(head)
-    assert set(disputes._found) == set(due)
+    assert set(disputes._found) == set(due) and set(pinned) == set(stored)
     return {(false.round, false.verifier): false.why for false in found}
 
 
@@ -367,6 +373,20 @@ def test_half_of_the_stake_says_with_which_version_a_job_began(
     began = [*as_they_are(FIRST_ONLY), *as_older(of(OTHER)), *as_older(of(OTHER, 2))]
     assert denied(monkeypatch, began, {VERIFIER: 1, OTHER: 1}) == {}
     assert len(denied(monkeypatch, began, {VERIFIER: 3, OTHER: 2})) == 2
+
+
+def test_the_first_records_are_looked_for_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A distant store searches a minute for each that is missing."""
+    looks: list[int] = []
+    honest = ScoreDisputes._first_is_older
+
+    def first(self: ScoreDisputes, job_id: int, head: Any) -> bool:
+        looks.append(head.number)
+        return honest(self, job_id, head)
+
+    monkeypatch.setattr(ScoreDisputes, "_first_is_older", first)
+    assert denied(monkeypatch, as_older(*NEW)) == {}
+    assert len(looks) == 1
 
 
 def test_who_reveals_alone_with_little_stake_begins_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
