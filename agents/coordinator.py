@@ -13,7 +13,9 @@
 Cases of every job are decided, whichever job the member's settings name. One process per member.
 Challenges come first, those that take least before others, then appeals: they have deadlines. A
 result that takes longer to recompute than half of its dispute window is begun when nothing else is
-to do in the step. How long one takes is reckoned by its job's spec and by this member's own speed
+to do in the step. It is not begun if all agents leave its job for that (`agents.jobs.judgeable`):
+else a sponsor who works in such a job alone would keep members from all other cases for days. How
+long one takes is reckoned by its job's spec and by this member's own speed
 (`agents.verify.own_speed`).
 For each case all honest members derive the same operation. One proposes it, each serves its EIP-712
 signature on its board, and whoever has collected enough relays them; a member without peers
@@ -89,10 +91,12 @@ class Deed:
 @dataclass(frozen=True)
 class _Reckoned:
     """What is known of a challenged result before it is begun, in seconds. `takes`: to recompute it
-    at the usual speed. `window`: for which it is disputed."""
+    at the usual speed. `window`: for which it is disputed. `refused`: agents leave its job, whose
+    results can't be recomputed in time at that speed."""
 
     takes: float
     window: int
+    refused: bool
 
 
 class Coordinator:
@@ -172,7 +176,7 @@ class Coordinator:
             ruling = self._tried(job_id, partial(self._challenge, head, job_id, number))
             if ruling is not None:
                 yield [ruling]
-            elif self._is_too_long(job_id, number):
+            elif self._is_too_long(job_id, number) and not self._reckoned[job_id, number].refused:
                 put_off.append((job_id, number))
         first = max(self.network.deployment.block, head.number - _REPORT_BLOCKS)
         for ruling in appeal_rulings(
@@ -274,7 +278,8 @@ class Coordinator:
     def _reckon(self, head: Head, job_id: int, number: int) -> _Reckoned:
         self.access.step(job_id)
         view = observe(self.network, job_id, head, number)
-        return _Reckoned(self.judge(job_id).takes_s(view), view.job.terms.dispute_s)
+        judge = self.judge(job_id)
+        return _Reckoned(judge.takes_s(view), view.job.terms.dispute_s, judge.is_refused(view))
 
     def _takes(self, job_id: int, number: int) -> float:
         """Seconds that this member takes to recompute a challenged result."""
@@ -282,11 +287,15 @@ class Coordinator:
 
     def _is_too_long(self, job_id: int, number: int) -> bool:
         """Whether a challenged result comes last; says so once."""
-        takes, window = self._takes(job_id, number), self._reckoned[job_id, number].window
-        if takes <= _MOST * window:
+        takes, reckoned = self._takes(job_id, number), self._reckoned[job_id, number]
+        if takes <= _MOST * reckoned.window:
             return False
-        hours = f"{takes / 3_600:.3g} hours to recompute, and is disputed for {window / 3_600:g}"
-        why = f"the challenged result of round {number} takes {hours}: it is begun last"
+        disputed = f"and is disputed for {reckoned.window / 3_600:g}"
+        so = "not begun, since all agents leave such a job" if reckoned.refused else "begun last"
+        why = (
+            f"the challenged result of round {number} takes {takes / 3_600:.3g} hours to "
+            f"recompute, {disputed}: it is {so}"
+        )
         self._say(job_id, why)
         return True
 

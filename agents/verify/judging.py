@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from agents.jobs.choice import USUAL_SPEED
 from agents.jobs.job import DataLocked
+from agents.jobs.judgeable import unjudgeable
 from agents.jobs.workload import recomputing
 from agents.mechanisms.privacy.aggregate import Aggregate
 from agents.protocol.network import Network
@@ -148,6 +149,11 @@ class Judge:
             return recomputing(job, view.round.n_revealed) / USUAL_SPEED
         except DataLocked:
             return 0.0
+
+    def is_refused(self, view: View) -> bool:
+        """Whether nobody creates the job, or works on it, since its results can't be recomputed in
+        time at the usual speed, however few trainers come. Raises SpecError, StoreError."""
+        return unjudgeable(self.reader.models.job(view.job_id), view.job.terms) is not None
 
     def result_errors(self, view: View, patient: bool) -> list[str] | None:
         """See `result_errors` above. None too while keys of what it takes are not disclosed."""

@@ -29,7 +29,7 @@ class Member(Coordinator):
     """A member as far as the order of its work goes. `takes`: by job with a challenged result,
     the seconds that recomputing it takes at the usual speed, by a clock of the test. `appeals`: the
     same by job with an appeal. `stuck`: jobs whose cases end without a verdict. `fast`: how many
-    times the usual speed this member has."""
+    times the usual speed this member has. `refused`: jobs that all agents leave."""
 
     def __init__(
         self,
@@ -37,8 +37,9 @@ class Member(Coordinator):
         appeals: dict[int, float] | None = None,
         stuck: Collection[int] = (),
         fast: float = 1.0,
+        refused: Collection[int] = (),
     ) -> None:
-        self.fast = fast
+        self.fast, self.refused = fast, refused
         self.takes, self.appeals, self.stuck, self.now = takes, appeals or {}, stuck, 0.0
         self.did, self.ruled = list[str](), list[str]()
         self.access = SimpleNamespace(step=lambda job_id: None)  # type: ignore[assignment]
@@ -73,7 +74,10 @@ class Member(Coordinator):
             return None if job_id in self.stuck else True
 
         return SimpleNamespace(
-            takes_s=lambda view: self.takes[job_id], result_errors=errors, is_innocent=innocent
+            takes_s=lambda view: self.takes[job_id],
+            is_refused=lambda view: job_id in self.refused,
+            result_errors=errors,
+            is_innocent=innocent,
         )
 
     def look(self) -> list[str]:
@@ -150,6 +154,18 @@ def test_a_result_that_takes_days_is_begun_last_and_holds_nobody_up() -> None:
     assert member.look() == ["challenge 2", "challenge 4"]
     assert "challenge 1" in member.ruled, "its verdict waits for nothing"
     assert member.look() == rest, "and is not worked out again"
+
+
+def test_one_of_a_job_that_all_agents_leave_is_not_begun() -> None:
+    """Its sponsor works in it alone, and would hold each member up for days. A member that is fast
+    enough judges it."""
+    member = Member({1: 1.6 * DAY, 2: 1_000}, refused=[1])
+    for _ in range(3):
+        assert "challenge 1" not in member.look()
+    (said,) = member._said
+    assert said.endswith("it is not begun, since all agents leave such a job")
+    member = Member({1: 1.6 * DAY, 2: 1_000}, fast=1_000.0, refused=[1])
+    assert member.look()[:2] == ["challenge 2", "challenge 1"], "the first one showed its speed"
 
 
 def test_results_that_take_days_and_end_without_a_verdict_hold_nobody_up() -> None:
