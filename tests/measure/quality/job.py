@@ -37,7 +37,7 @@ from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import Ranges, assign, next_carry
 from agents.training.state import State
 from scripts._figures.text import corpus
-from tests.measure.quality.methods import METHODS
+from tests.measure.quality.methods import METHODS, MUON_X3
 from tests.measure.quality.record import Key, Records, kept_or_made, line, say, setting_of
 from tests.measure.quality.task import BATCH, PEERS, SEQ, Task
 from tests.measure.quality.trainer import QUARTERS, Run, Trainer
@@ -46,7 +46,10 @@ from tests.stage.memory.honest_round import DEVICE, JOB, make_work
 STEPS = 5  # of a node in a round
 LIFE = 60  # rounds that codec memory and inner state live; a spec allows 64
 SECTION = "job"  # of docs/quality.json
-CENTRAL = ("adamw-tuned", "muon-tuned")  # what it stands beside, on the same network
+CENTRAL = {  # what it stands beside, on the same network
+    **{name: METHODS[name] for name in ("adamw-tuned", "muon-tuned")},
+    "muon-x3": MUON_X3,
+}
 _NODES = tuple(range(1, PEERS + 1))
 
 SPEC: dict[str, Any] = {
@@ -184,7 +187,7 @@ def play(task: Task, rounds: int, say: Callable[[str], None], **changes: Any) ->
 
 def settings() -> dict[str, Any]:
     """The rows of the section: central training on the same network, and the job."""
-    return {**{name: setting_of(METHODS[name]) for name in CENTRAL}, "job": SPEC}
+    return {**{name: setting_of(method) for name, method in CENTRAL.items()}, "job": SPEC}
 
 
 def opened() -> Records:
@@ -225,7 +228,7 @@ def main() -> None:
         if row == "job":
             made: Callable[[], Run] = partial(play, task, given.rounds, say, **changes)
         else:
-            made = Trainer(task, METHODS[row], key.steps, say).go
+            made = Trainer(task, CENTRAL[row], key.steps, say).go
         run = kept_or_made(key, task, made, opened) if given.record else made()
         print(line(key, run), flush=True)
 

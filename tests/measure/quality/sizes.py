@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from tests.measure.quality.methods import METHODS
+from tests.measure.quality.methods import METHODS, MUON_X3
 from tests.measure.quality.record import Key, Records, kept_or_made, line, say, setting_of
 from tests.measure.quality.task import TOKENS_A_STEP, Task
 from tests.measure.quality.trainer import Trainer
@@ -35,8 +35,7 @@ CENTRAL = ("muon-tuned", "muon-x3", "adamw-tuned")
 ROWS = (*CENTRAL, "sparse-muon", "cells-muon", "cells-muon-long", "cells-muon-quarter")
 _METHODS = {
     **METHODS,
-    # Where a run is longer than the one that `muon-tuned` was tuned on, a lower rate is better.
-    "muon-x3": replace(METHODS["muon"], inner=("muon", {"lr_ratio": 3.0})),
+    "muon-x3": MUON_X3,
     # What a job of 600 steps was given (`job.py`), where `cells-muon` was tuned on 200.
     "cells-muon-long": replace(
         METHODS["cells-muon"],
