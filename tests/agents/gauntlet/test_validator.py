@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from types import SimpleNamespace as Stub
 from typing import Any
@@ -141,4 +142,8 @@ def test_a_sample_that_is_served_late_is_had(evaluating: Evaluating) -> None:
     evaluating.nowhere = {evaluating.posted[5]}
     assert evaluating.at(AT_ONCE) is None
     evaluating.nowhere = set()
-    assert not any(line.failure for line in evaluating.at(SOON).scores)
+    # It rests as long as its search took, which a busy machine may draw out.
+    until = time.monotonic() + 30
+    while (found := evaluating.at(SOON)) is None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not any(line.failure for line in found.scores)
