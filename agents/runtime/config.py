@@ -153,8 +153,7 @@ class CoordinatorSettings(_Section):
     attest_hours: float = Field(
         1.0,
         gt=0,
-        description="Leave a round that takes longer to recompute until nothing else is to do, and "
-        "one that takes 12 times as long altogether, before its model is attested",
+        description="Attest a round that takes longer to recompute last, and one of 12 times never",
     )
     trusted_owners: list[str] = Field(
         [], description="Owners whose nodes may be verifiers and aggregators"
