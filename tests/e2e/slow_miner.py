@@ -13,7 +13,9 @@ from agents.runtime.context import Context
 from agents.storage.several import open_stores
 from agents.trainer import Trainer
 
-_SLEEP_S = 0.3  # many times what an entry of a tiny model takes
+_LEAST_S = 0.3  # many times what an entry of a tiny model takes
+_MOST_S = 2.0  # less than others wait for it
+_SLOWER = 3  # times what an entry takes here, as where the whole machine is busy
 
 
 class SlowWork(StageWork):
@@ -21,8 +23,10 @@ class SlowWork(StageWork):
 
     def do(self, entry: Entry) -> Passed:
         """What the entry gives, later."""
-        time.sleep(_SLEEP_S)
-        return super().do(entry)
+        began = time.monotonic()
+        passed = super().do(entry)
+        time.sleep(min(_MOST_S, max(_LEAST_S, _SLOWER * (time.monotonic() - began))))
+        return passed
 
 
 class SlowMiner(Trainer):
