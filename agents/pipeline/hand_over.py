@@ -13,6 +13,7 @@ elsewhere (`agents.pipeline.letters`): a statement that reaches `blame` is taken
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from torch import Tensor
 
 from agents.mechanisms.boundary import Boundary, Shape, Wire, WireError
+from agents.mechanisms.boundary.parts.wire import MAX_MAGNITUDE
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.miner_log import Kind
 
@@ -34,7 +36,7 @@ TYPES = {
 
 
 _LOG2_LEAST = 8  # of the largest number that the last stage may send back: its loss is a mean
-_LOG2_MOST = 40  # of the largest number that any message holds (`parts.wire` MAX_MAGNITUDE)
+_LOG2_MOST = round(math.log2(MAX_MAGNITUDE))
 
 
 def most_sent(epoch: Epoch, kind: Kind, sender: int) -> float:
@@ -47,7 +49,7 @@ def most_sent(epoch: Epoch, kind: Kind, sender: int) -> float:
     """
     stage = epoch.stage_of(sender)
     if kind is Kind.FORWARD or stage is None or not epoch.last:
-        return 2.0**_LOG2_MOST
+        return MAX_MAGNITUDE
     behind = epoch.last - stage
     return 2.0 ** (_LOG2_LEAST + (_LOG2_MOST - _LOG2_LEAST) * behind // epoch.last)
 
