@@ -58,22 +58,22 @@ SPEC: dict[str, Any] = {
         "cell": 64,
         "fine": "head.weight",
         "fine_share": 0.33,
-        "decay": 0.6,
+        "decay": 0.4,
         "memory_rounds": LIFE,
     },
     "merge": "norm_clip",
     "optimizer": {
         "inner": "muon",
-        "inner_options": {"lr_ratio": 5.0, "momentum": 0.9},
+        "inner_options": {"lr_ratio": 6.0, "momentum": 0.9},
         "inner_state": "kept",
         "inner_state_rounds": LIFE,
-        "lr": 3e-3,
-        "min_lr_ratio": 0.1,
+        "lr": 2.5e-3,
+        "min_lr_ratio": 0.15,
         "decay": "cosine",
         "weight_decay": 0.1,
         "batch_size": BATCH,
         "seq_len": SEQ,
-        "outer_lr": 6.0,
+        "outer_lr": 8.0,
     },
     "batches_per_round": PEERS * STEPS,
     "eval_batches": 1,
@@ -84,9 +84,9 @@ SPEC: dict[str, Any] = {
 
 def spec_of(task: Task, rounds: int, **changes: Any) -> dict[str, Any]:
     """The spec of a job of so many rounds on the task's model, which is the project's own. The rate
-    rises over the first tenth. `changes`: fields of `optimizer`; the dicts `inner_options` and
+    rises over the first thirtieth. `changes`: fields of `optimizer`; the dicts `inner_options` and
     `codec_options` say only what is other than in `SPEC`."""
-    optimizer = {**SPEC["optimizer"], "warmup_rounds": rounds // 10, **changes}
+    optimizer = {**SPEC["optimizer"], "warmup_rounds": rounds // 30, **changes}
     inner = {**SPEC["optimizer"]["inner_options"], **changes.get("inner_options", {})}
     codec = {**SPEC["codec_options"], **optimizer.pop("codec_options", {})}
     return {
@@ -207,6 +207,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=120, help="of 20,480 tokens each")
     parser.add_argument("--outer-lr", type=float, help="of the job, for this run")
+    parser.add_argument("--lr", type=float, help="of the job, for this run")
+    parser.add_argument("--warmup-rounds", type=int, help="of the job, for this run")
     parser.add_argument("--min-lr-ratio", type=float, help="of the job, for this run")
     parser.add_argument("--lr-ratio", type=float, help="of the job's Muon, for this run")
     parser.add_argument("--momentum", type=float, help="of the job's Muon, for this run")
@@ -217,6 +219,7 @@ def main() -> None:
     inner = _said(lr_ratio=given.lr_ratio, momentum=given.momentum)
     changes = {
         **_said(outer_lr=given.outer_lr, min_lr_ratio=given.min_lr_ratio),
+        **_said(lr=given.lr, warmup_rounds=given.warmup_rounds),
         **({"inner_options": inner} if inner else {}),
         **({"codec_options": {"decay": given.memory}} if given.memory is not None else {}),
     }
