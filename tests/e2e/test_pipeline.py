@@ -239,8 +239,8 @@ def test_those_at_work_are_killed_in_every_phase(pipeline: LocalNetwork) -> None
 def test_what_counts_for_nobody_is_the_treasurys(pipeline: LocalNetwork) -> None:
     """Five miners at two stages, and `multi_krum` merges three and not two. So the passes of one
     stage of two count for nobody. Those of the other stage are paid what they would be paid if all
-    did, in each of the two rounds in which a pass is paid. Where one of the three has no pass in an
-    epoch, no stage is merged: a restarted miner on a busy machine may miss one of the four."""
+    did, in each of the two rounds in which a pass is paid. Where one of the three has no pass that
+    counts in an epoch, as was seen on a busy machine, that stage isn't merged either."""
     alone = {name: SPEC["pipeline"][name] for name in ("layers", "boundary_options", "local_batch")}
     # So many that each of three is drawn for several: one without a pass that counts is not merged.
     samples = 2 * SAMPLES
