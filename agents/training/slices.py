@@ -9,13 +9,11 @@ stages 0 and 1. So the states of all stages together are one state without a nam
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 from agents.mechanisms import boundary as boundaries
 from agents.mechanisms.boundary import Boundary, Parts, Shape, Side, cross
@@ -30,6 +28,7 @@ from agents.training.model import (
     init_tensor,
 )
 from agents.training.on_meta import shapes_only
+from agents.training.recompute import Part, recomputed
 from agents.training.spec import MAX_STAGES, ModelSpec, PipelineSpec
 from agents.training.state import State
 
@@ -181,11 +180,8 @@ class Stage(nn.Module):
             return narrow.float()
         return self._done(self._logits, x)
 
-    def _done(self, part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        if not self.recompute:
-            return part(x)
-        again: Tensor = checkpoint(part, x, use_reentrant=False, preserve_rng_state=False)
-        return again
+    def _done(self, part: Part, x: Tensor) -> Tensor:
+        return recomputed(part, x) if self.recompute else part(x)
 
     def _logits(self, x: Tensor) -> Tensor:
         source = self.embedding if self.head is None else self.head  # tied only in one stage

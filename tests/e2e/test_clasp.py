@@ -40,15 +40,7 @@ SPEC: dict[str, Any] = {
 }
 # Nobody dies here, and nobody may be passed by: a miner of the last stage that takes the samples of
 # two others has so many of the careless one that its losses are usual there.
-# Blocks that are done twice load torch's compiler at a miner's first sample, on a busy machine a
-# minute in which it answers nobody.
-TIMES = {
-    **SHORT_BENCHMARK,
-    "answer_s": 40.0,
-    "gather_s": 60.0,
-    "linger_s": 60.0,
-    "recompute": False,
-}
+TIMES = {**SHORT_BENCHMARK, "answer_s": 40.0, "gather_s": 60.0, "linger_s": 60.0}
 SETTINGS = LocalnetSettings(
     trainers=3 * STAGES, verifiers=2, aggregators=1, agent={**AGENTS, "trainer": TIMES}
 )
