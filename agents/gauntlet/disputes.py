@@ -41,7 +41,13 @@ from dataclasses import dataclass
 
 from agents.gauntlet.record import MAX_RECORD_BYTES, OlderRecord, RecordError, ScoreRecord
 from agents.gauntlet.record_chain import Revealed, breach
-from agents.gauntlet.remeasure import SAMPLES_WAIT_S, errors, lacking, sample_search
+from agents.gauntlet.remeasure import (
+    SAMPLES_WAIT_S,
+    Measurements,
+    errors,
+    lacking,
+    sample_search,
+)
 from agents.gauntlet.replay import replay
 from agents.gauntlet.sample_search import SampleSearch
 from agents.mechanisms.score.gauntlet import Gauntlet
@@ -109,6 +115,7 @@ class ScoreDisputes:
         self._revealed: Mapping[tuple[int, int], Sequence[_Vector]] = {}
         self._began: dict[int, tuple[int, bool]] = {}  # jobs: when looked at, with older records
         self._samples: dict[tuple[int, int], SampleSearch] = {}  # of rounds
+        self._measured = Measurements()
 
     def step(self, head: Head) -> list[FalseScores]:
         """The false vectors known here whose verifiers were not slashed; looks at one more."""
@@ -211,7 +218,7 @@ class ScoreDisputes:
             if said is not None:
                 self._absent.add(vector)
             return said
-        wrong = next(errors(reader, consensus, options, view, record, search), "")
+        wrong = next(errors(reader, consensus, options, view, record, search, self._measured), "")
         if not wrong and (gone := lacking(reader, view, record)):
             return self._withheld(vector, head, f"the payloads of nodes {gone} that it has read")
         return wrong

@@ -16,7 +16,8 @@ the record that is withheld: a validator keeps each payload that it has read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from agents.gauntlet.draw import round_seed
@@ -45,13 +46,34 @@ from agents.rounds.reader import RoundReader
 from agents.rounds.report import UNAVAILABLE
 from agents.rounds.submissions import Submission
 from agents.rounds.sync_sample import max_samples_bytes
-from agents.training.state import State
 
 SURE = 2  # times the tolerance: what is beyond it is no machine's rounding
 _LATE = (UNAVAILABLE, NO_SAMPLE, SAMPLE_LOST)
 _READ = (NO_BATCHES, OTHER_DATA, IMPLAUSIBLE, INVALID)  # failures of a payload that was there
 _CLOSE = 0.01  # part of `sync_limit` within which another machine may find the other side of it
 SAMPLES_WAIT_S = 240.0  # for the samples of a round, once
+_MEASUREMENTS = 8
+
+_Found = Mapping[int, Measured]
+
+
+class Measurements:
+    """What was measured, for the next record that says the same of whom there is to measure.
+
+    Validators of a round measure the same nodes on the same batches, so the records of all that
+    are honest cost what one does. The newest few are kept.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, _Found] = OrderedDict()
+
+    def of(self, what: Hashable, measure: Callable[[], _Found]) -> _Found:
+        """`measure()`, or what it gave for the same before. `what`: all that it depends on."""
+        if what not in self._kept:
+            self._kept[what] = measure()
+            if len(self._kept) > _MEASUREMENTS:
+                self._kept.popitem(last=False)
+        return self._kept[what]
 
 
 def sample_search(
@@ -71,11 +93,13 @@ def errors(
     view: View,
     record: ScoreRecord,
     search: SampleSearch | None = None,
+    known: Measurements | None = None,
 ) -> Iterator[str]:
     """Why a record is wrong about a round, as sentences; the cheap checks come first.
 
     `search`: of the round's samples; if it has not ended, it is waited for, and without one a
-    search is made. What is missing at its end is not looked for again.
+    search is made. What is missing at its end is not looked for again. `known`: to be shared by
+    all records.
     Raises StoreError, PayloadError, ReportError: an artefact of the round can't be had or read.
     """
     plan = reader.plans.of(view)
@@ -85,8 +109,8 @@ def errors(
     sent, complete = _had(submissions, record), not _missing(submissions, record)
     search = search or sample_search(reader, consensus, options, view)
     yield from _checks(reader, consensus, options, view, plan, sent, record, complete, search)
-    payloads = {s.reveal.node: s.gradient for s in sent if s.gradient is not None}
-    yield from _losses(reader, options, view, plan, payloads, record)
+    there = [s for s in sent if s.gradient is not None]
+    yield from _losses(reader, options, view, plan, there, record, known or Measurements())
 
 
 def lacking(reader: RoundReader, view: View, record: ScoreRecord) -> list[int]:
@@ -186,31 +210,42 @@ def _losses(
     options: Gauntlet,
     view: View,
     plan: Plan,
-    payloads: Mapping[int, State],
+    there: Sequence[Submission],
     record: ScoreRecord,
+    known: Measurements,
 ) -> Iterator[str]:
     """Every measurement that the payloads don't give, by far."""
+    payloads = {s.reveal.node: s.gradient for s in there if s.gradient is not None}
     usable = {line.node for line in record.scores if line.usable}
     here = usable & payloads.keys()
     merge = reader.models.job(view.job_id).merge
     if here != usable and not getattr(merge, "signs", False):
         return  # the median of the lengths is not known
-    yardstick = Yardstick(
-        job=reader.models.job(view.job_id),
-        options=options,
-        plan=plan,
-        before=reader.before(view),
-        length=median_norm(payloads[node] for node in sorted(here)),
-        seed=round_seed(bytes.fromhex(record.audit_seed)),
-        device=reader.device,
-        history=merged_updates(reader.models, view.job_id, view.round.prev_model, options.history),
-    )
     evaluated = {line.node for line in record.scores if line.evaluated and line.usable}
     due = [line for line in record.scores if line.node in evaluated & here]
     absent = evaluated - here
-    # All at once: what is expected of a node, and what it shows, depend on the others.
-    sent = {line.node: payloads[line.node] for line in due}
-    found = yardstick.measure(sent, absent=sorted(absent))
+
+    def measure() -> _Found:
+        yardstick = Yardstick(
+            job=reader.models.job(view.job_id),
+            options=options,
+            plan=plan,
+            before=reader.before(view),
+            length=median_norm(payloads[node] for node in sorted(here)),
+            seed=round_seed(bytes.fromhex(record.audit_seed)),
+            device=reader.device,
+            history=merged_updates(
+                reader.models, view.job_id, view.round.prev_model, options.history
+            ),
+        )
+        # All at once: what is expected of a node, and what it shows, depend on the others.
+        sent = {line.node: payloads[line.node] for line in due}
+        return yardstick.measure(sent, absent=sorted(absent))
+
+    where = view.job_id, view.round_id, view.round.prev_model, record.audit_seed
+    contents = tuple((s.reveal.node, s.reveal.content) for s in there if s.reveal.node in here)
+    whom = tuple(line.node for line in due), tuple(sorted(absent))
+    found = known.of((where, contents, whom), measure)
     for line in due:
         yield from _differences(line, found[line.node], alone=bool(absent))
 

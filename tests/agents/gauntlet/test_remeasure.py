@@ -123,11 +123,16 @@ class Again:
             device=DEVICE,
         )
 
-    def errors(self, record: ScoreRecord, sent: Submissions) -> list[str]:
+    def errors(
+        self,
+        record: ScoreRecord,
+        sent: Submissions,
+        known: remeasure.Measurements | None = None,
+    ) -> list[str]:
         """What a member who has `sent` finds wrong."""
         consensus: Any = SimpleNamespace(samples=lambda *a: self.samples)
-        options: Any = self.tiny.job.score
-        return list(remeasure.errors(self.reader(sent), consensus, options, self.view, record))
+        facts = consensus, self.tiny.job.score, self.view, record
+        return list(remeasure.errors(self.reader(sent), *facts, known=known))
 
     def lacking(self, record: ScoreRecord, sent: Submissions) -> list[int]:
         return remeasure.lacking(self.reader(sent), self.view, record)
@@ -268,3 +273,38 @@ def test_steps_so_small_that_losses_differ_by_less_than_machines__leave_a_record
     honest = dict(zip(NODES, small.record(sent).vector(), strict=True))
     assert dict(zip(NODES, invented.vector(), strict=True))[5] > 10 * honest[5]
     assert (small.errors(invented, sent) == []) is free
+
+
+def test_records_that_agree_on_whom_to_measure__cost_one_measurement(
+    again: Again, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lie about a figure is found by it too, and one about who is measured has its own."""
+    sent = again.tiny.honest()
+    honest = again.record(sent)
+    liar = again.record(sent, node_9={"random": NAT})
+    unmeasured = dict.fromkeys(("assigned", "random", "expected", "shown"))
+    fewer = again.record(sent, node_5={"evaluated": False, **unmeasured})
+    measured: list[tuple[int, ...]] = []
+
+    class Counting(Yardstick):
+        def measure(self, sent: Any, *rest: Any, **more: Any) -> dict[int, Measured]:
+            measured.append(tuple(sent))
+            return super().measure(sent, *rest, **more)
+
+    monkeypatch.setattr(remeasure, "Yardstick", Counting)
+    known = remeasure.Measurements()
+    assert [again.errors(honest, sent, known) for _ in range(3)] == [[], [], []]
+    (said,) = again.errors(liar, sent, known)
+    assert "LossScore of node 9" in said and measured == [tuple(NODES)]
+    again.errors(fewer, sent, known)
+    later = without(sent, 3)
+    assert again.errors(honest, later, known) == []
+    without_5, without_3 = ([node for node in NODES if node != gone] for gone in (5, 3))
+    assert measured[1:] == [tuple(without_5), tuple(without_3)]
+
+
+def test_measurements__the_newest_few_are_kept() -> None:
+    known, made = remeasure.Measurements(), []
+    for number in [*range(20), 19, 12, 11]:
+        known.of(number, lambda number=number: made.append(number) or {})  # type: ignore[misc]
+    assert made == [*range(20), 11]
