@@ -33,8 +33,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +43,7 @@ from torch import Tensor
 
 from agents.protocol.draw import draw
 from agents.storage.merkle import merkle_root
+from agents.training.threads import one_thread
 
 SIZE = 256
 DEPTH = 16
@@ -76,7 +76,7 @@ def run(
     state = _check_state(seed)
     place = _device(device)
     digests = []
-    with _one_thread():
+    with one_thread():
         for index in range(units):
             state = _chunk(state, index, place)
             digests.append(state)
@@ -92,7 +92,7 @@ def run_for(seed: bytes, seconds: float, least: int, device: str | None = None) 
     """
     state, place = _check_state(seed), _device(device)
     end, digests = time.monotonic() + seconds, list[bytes]()
-    with _one_thread():
+    with one_thread():
         while len(digests) < least or time.monotonic() < end:
             if len(digests) == MOST_UNITS:
                 break
@@ -103,7 +103,7 @@ def run_for(seed: bytes, seconds: float, least: int, device: str | None = None) 
 
 def check_chunk(previous: bytes, index: int, device: str | None = None) -> bytes:
     """The digest of chunk `index` (from 0) that follows the digest `previous`."""
-    with _one_thread():
+    with one_thread():
         return _chunk(_check_state(previous), index, _device(device))
 
 
@@ -195,17 +195,6 @@ def _check_state(state: bytes) -> bytes:
 
 def _device(device: str | None) -> torch.device:
     return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One CPU thread: at this size a second one gains nothing and costs 5-fold on a busy host."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _expand(state: bytes, index: int) -> Tensor:

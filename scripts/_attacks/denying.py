@@ -19,12 +19,11 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
-import torch
-
 from agents.protocol.median import stake_median
 from agents.protocol.numbers import SCALE
 from agents.storage.canonical import dumps, loads
 from agents.storage.embedded import EmbeddedStore
+from agents.training.threads import one_thread
 from scripts._attacks.attack import Attack, Deed, Outcome, outcome
 from scripts._attacks.gauntlet_swarm import VALIDATORS, GauntletSwarm
 from scripts._attacks.market import Market, Numbers, Player
@@ -48,17 +47,12 @@ def measured(numbers: Numbers, nodes: int, every: int = 0) -> list[list[Round]]:
 def _measured(job: bytes, rounds: int, nodes: int, seed: int, every: int) -> list[Round]:
     fields = loads(job, len(job))
     everyone, found = dict.fromkeys(range(1, nodes + 1), trains()), []
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            swarm = _Missing.open(EmbeddedStore(Path(folder) / "store"), everyone, seed, **fields)
-            swarm.every = every
-            for _ in range(rounds):
-                swarm.round()
-                found.append([swarm.vectors[index] for index in range(VALIDATORS)])
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread(), tempfile.TemporaryDirectory() as folder:
+        swarm = _Missing.open(EmbeddedStore(Path(folder) / "store"), everyone, seed, **fields)
+        swarm.every = every
+        for _ in range(rounds):
+            swarm.round()
+            found.append([swarm.vectors[index] for index in range(VALIDATORS)])
     return found
 
 

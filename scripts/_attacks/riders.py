@@ -19,11 +19,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from agents.mechanisms import verify
 from agents.protocol.numbers import BPS
 from agents.storage.embedded import EmbeddedStore
+from agents.training.threads import one_thread
 from scripts._attacks.attack import Attack, Outcome, outcome
 from scripts._attacks.deeds import round_of, without_evil
 from scripts._attacks.gauntlet_swarm import GauntletSwarm
@@ -167,14 +166,10 @@ def _earned(
     fields = fields_of(spec, nodes)
     key = (repr(fields), numbers.rounds, nodes, riders, ride, seed)
     if key not in _known:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
+        with one_thread():
             swarm = _played(
                 numbers, fields, nodes, riders, ride.strategy(riders, numbers.rounds), seed
             )
-        finally:
-            torch.set_num_threads(threads)
         honest = [node for node in swarm.nodes if node not in riders]
         rode, worked = (
             sum(swarm.pay[node] for node in some) / len(some) for some in (riders, honest)

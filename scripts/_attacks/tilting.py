@@ -12,9 +12,8 @@ import tempfile
 from fractions import Fraction
 from pathlib import Path
 
-import torch
-
 from agents.storage.embedded import EmbeddedStore
+from agents.training.threads import one_thread
 from scripts._attacks.attack import Attack, Outcome, outcome
 from scripts._attacks.deeds import round_of
 from scripts._attacks.market import Market, Numbers
@@ -53,9 +52,7 @@ def _part(numbers: Numbers, of: frozenset[int], friends: frozenset[int]) -> Frac
     won = total = 0.0
     nodes = range(1, _many(numbers) + 1)
     fields = fields_of(gauntlet_of(numbers), len(nodes))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         for seed in range(numbers.seeds):
             with tempfile.TemporaryDirectory() as folder:
                 store = EmbeddedStore(Path(folder) / "store")
@@ -66,8 +63,6 @@ def _part(numbers: Numbers, of: frozenset[int], friends: frozenset[int]) -> Frac
                     swarm.round()
             won += sum(swarm.pay[node] for node in of)
             total += sum(swarm.pay.values())
-    finally:
-        torch.set_num_threads(threads)
     return Fraction(won / total).limit_denominator(PARTS)
 
 
