@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from agents.training.documents import DataError
+from agents.training.threads import one_thread
 from scripts._net.compiled import ROOT
 from scripts._net.deployment import DeploymentError
 from scripts._net.processes import ProcessError, Supervisor, terminate_as_exit
@@ -19,12 +20,13 @@ from scripts._report.verdict import Check
 def stage(logs: Path, play: Callable[[Supervisor, Console], int]) -> int:
     """Run `play` with its processes' logs in the folder `logs`, which is emptied first.
 
+    What is computed in this process has one thread, since the agents' processes run beside it.
     Returns what `play` returns, 130 when it was stopped, 1 with a sentence when it failed.
     """
     console = Console()
     shutil.rmtree(logs, ignore_errors=True)
     try:
-        with terminate_as_exit(), Supervisor(logs, ROOT) as supervisor:
+        with one_thread(), terminate_as_exit(), Supervisor(logs, ROOT) as supervisor:
             return play(supervisor, console)
     except (KeyboardInterrupt, SystemExit):
         console.print("stopped; no process is left behind")
