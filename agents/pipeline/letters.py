@@ -43,7 +43,9 @@ HEAD_BYTES = _LETTER.size
 COLLECT_BYTES = _COLLECT.size
 NOTICE_BYTES = _NOTICE.size
 
-_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,120}(/[A-Za-z0-9._~/\-]*)?")
+# Without a path: everybody posts to this address, and a path may be a command of a service that
+# only the poster can reach. Kubo's RPC takes what follows a command for its argument.
+_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,120}/?")
 _DONE_TYPES = {
     "Done": [
         *({"name": name, "type": "uint256"} for name in ("job", "epoch", "sender")),
@@ -264,7 +266,7 @@ class Announcement:
     """`node` has its post at `url` since `time`, in Unix seconds.
 
     An empty `url` says that it takes no connections and comes for its letters. LetterError for a
-    url that is not http(s)://host[:port][/path], or too long, or a number that is no uint64.
+    url that is not http(s)://host[:port], or too long, or a number that is no uint64.
     """
 
     node: int
@@ -275,7 +277,7 @@ class Announcement:
     def __post_init__(self) -> None:
         if self.url and (len(self.url) > MAX_URL or not _URL.fullmatch(self.url)):
             raise LetterError(
-                f"A post's address is http(s)://host[:port][/path] of at most {MAX_URL} characters."
+                f"A post's address is http(s)://host[:port], at most {MAX_URL} characters, no path."
             )
         if not (0 <= self.node < 1 << 64 and 0 <= self.time < 1 << 64):
             raise LetterError("Node and time of an announcement are whole numbers of 64 bits.")

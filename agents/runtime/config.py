@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_settings import (
@@ -92,7 +93,9 @@ class TrainerSettings(_Section):
     post_host: str = Field("127.0.0.1", description="Address that a miner's post listens on")
     post_port: Port = Field(0, ge=0, le=65535, description="Port of the post (0: any free one)")
     post_url: str | None = Field(
-        None, description="Where other miners reach the post (default: post_host and the port)"
+        None,
+        description="Where other miners reach the post, without a path (default: post_host and the "
+        "port)",
     )
     post_peers: list[str] = Field(
         [], description="URLs of posts that know others, to ask where miners are"
@@ -112,6 +115,13 @@ class TrainerSettings(_Section):
     payout: str | None = Field(
         None, description="Cold wallet that rewards go to when registering by itself"
     )
+
+    @field_validator("post_url")
+    @classmethod
+    def _bare(cls, value: str | None) -> str | None:
+        if value and urlsplit(value).path not in ("", "/"):
+            raise ValueError("must have no path: other miners refuse such an address")
+        return value
 
 
 class VerifierSettings(_Section):
