@@ -73,11 +73,19 @@ class Shares:
         where: Domain,
     ) -> Shares:
         """The same with these statements, of each owner the first that is of this round and that
-        its operator signed."""
+        its operator signed.
+
+        It names owners of its stage alone, with a digest for each shard that its owner has. A
+        record has room for that. Else one owner could make the record of an honest proposer longer
+        than anybody reads, by the names of hundreds of strangers.
+        """
         found: dict[int, Statement] = {}
         for one in said:
             stage = epoch.stage_of(one.owner)
-            if stage is None or one.owner in found or one.owner not in self.owners(epoch, stage):
+            owners = () if stage is None else self.owners(epoch, stage)
+            if stage is None or one.owner in found or one.owner not in owners:
+                continue
+            if not {*one.contributors} <= {*owners} or len(one.digests) != len(owners) - 1:
                 continue
             ours = epoch.job, epoch.number, stage_seed(self.audit_seed, stage)
             if (one.job, one.epoch, one.seed) != ours:

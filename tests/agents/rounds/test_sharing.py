@@ -480,6 +480,32 @@ def test_a_miner_without_a_post_leaves_its_statement_at_others(miners: Miners) -
     assert {one.owner for one in miners.said()} == set(NINE)
 
 
+def test_an_owner_that_names_hundreds_of_strangers_does_not_make_an_honest_result_unreadable(
+    miners: Miners,
+) -> None:
+    """Attack: a record has room for the miners of a stage. With the names of 500 strangers in one
+    statement it was longer than anybody reads. So the proposer's right result was found wrong."""
+    for node in NINE:
+        miners.share(node)
+    owner = miners.mates(0)[1]
+    (good,) = [one for one in miners.said() if one.owner == owner]
+    strangers = range(2**64 - 512 + len(good.contributors), 2**64)
+    many = replace(good, contributors=(*good.contributors, *strangers))
+    for post in miners.posts.values():
+        post.statements = Statements(WHERE)
+        post.statements.expect(1, 1, {node: WALLETS[node].address for node in NINE})
+    shutil.rmtree(miners.mined.store.root / "boxes")
+    for node in NINE:
+        if node != owner:
+            miners.share(node)
+    assert miners.posts[owner].statements.put(many.by(WALLETS[owner], WHERE))
+    outcome = miners.outcome()
+    line = line_of(miners, outcome, 0)
+    assert (line["lost"], line["accepted"]) == ([], True), "its partners delivered its shards"
+    miners.propose(outcome)
+    assert miners.wrong() == []
+
+
 # -- a proposer -----------------------------------------------------------------------------------
 
 
