@@ -4,7 +4,9 @@
 Rule: once the audit seed is known, the node fetches all logs, and of its own stage's payloads what
 lies in its shards (`agents.rounds.pieces`). It merges its shards, publishes them, and signs a
 statement, which lies at its post and in a box of the store. A node without a post leaves it at
-others', too. It waits for what is missing for a part of the window; what it then merged it says.
+others', too. It waits for what is missing for a part of the window, for what is still coming longer
+but less long than a proposer waits for it; what it then merged it says. All are looked for side by
+side, since a distant store searches a minute for what nobody serves (`agents.rounds.slow_calls`).
 Nobody loses anything by a statement that comes late or not at all.
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from torch import Tensor
 
@@ -33,7 +36,9 @@ from agents.rounds.models import Models
 from agents.rounds.pieces import Pieces, fetch_pieces
 from agents.rounds.plan import Plan, Plans
 from agents.rounds.quality import samples_that_count
+from agents.rounds.report import UNAVAILABLE
 from agents.rounds.shares import Shares
+from agents.rounds.slow_calls import SlowCalls
 from agents.rounds.stagewise import contributors_of
 from agents.runtime.context import Context
 from agents.runtime.faults import crashpoint
@@ -43,6 +48,11 @@ from agents.storage.errors import StoreError
 from agents.training.state import model_hash
 
 _PATIENCE = 0.25  # of the window: how long a missing artefact is waited for
+_LONGEST = 0.4  # the same, for one that is still coming: a proposer waits for half of it
+_WAIT_S = 10.0  # for one artefact in one step
+_COMING = f"{UNAVAILABLE}it is still coming"
+
+_Found = tuple[Mined, Pieces | None]  # of a miner; pieces of the owner's own stage alone
 
 # (owner, what it merged by shard) -> what it says that it merged.
 Outgoing = Callable[[int, dict[int, Tensor]], dict[int, Tensor]]
@@ -76,6 +86,7 @@ class Sharing:
         self._done: tuple[int, int, bytes] | None = None
         self._read: dict[Reveal, Mined] = {}  # of the round below
         self._pieces: dict[Reveal, Pieces] = {}
+        self._coming = SlowCalls[Reveal, _Found](_WAIT_S, "pieces")
         self._read_in: tuple[int, int, bytes] | None = None
 
     def step(self, view: View, node: int) -> str | None:
@@ -100,8 +111,11 @@ class Sharing:
             return None
         if self._read_in != place:
             self._read, self._pieces, self._read_in = {}, {}, place
+            self._coming = SlowCalls(_WAIT_S, "pieces")
         mined = self._look(view, job, plan, butterfly, node, reveals)
         if any(one.unavailable for one in mined) and self._elapsed(view) < _PATIENCE:
+            return None
+        if any(one.reason == _COMING for one in mined) and self._elapsed(view) < _LONGEST:
             return None
         did = self._state(job, plan.epoch, node, butterfly, mined, view.round.opened_block)
         self._done, self._read, self._pieces = place, {}, {}
@@ -123,23 +137,31 @@ class Sharing:
         assert stage is not None
         before = self._models.at(view.job_id, view.round.prev_model, stage)
         start = model_hash(stage_of(job, before, stage))
-        found: dict[Reveal, Mined] = {}
-        for node, reveal in sorted(reveals.items()):
-            one = self._read.get(reveal)
-            if one is None and epoch.stage_of(node) == stage:
-                spans = [butterfly.spans[shard] for shard in butterfly.owned(owner)]
-                pieces = self._pieces.get(reveal)
-                if pieces is None or pieces.row is None:
-                    pieces = fetch_pieces(reveal, job, self._store, plan, stage, spans)
-                    self._pieces[reveal] = pieces
-                if pieces.row is None:  # nobody's passes count by a log without a payload
-                    one = Mined(reveal, None, pieces.reason, stage)
-                else:
-                    one = fetch_log(reveal, job, self._store, epoch, start)
-            found[reveal] = one or fetch_log(reveal, job, self._store, epoch)
+        spans = [butterfly.spans[shard] for shard in butterfly.owned(owner)]
+
+        def fetch(reveal: Reveal, kept: Pieces | None) -> _Found:
+            if epoch.stage_of(reveal.node) != stage:
+                return fetch_log(reveal, job, self._store, epoch), None
+            pieces = kept or fetch_pieces(reveal, job, self._store, plan, stage, spans)
+            if pieces.row is None:  # nobody's passes count by a log without a payload
+                return Mined(reveal, None, pieces.reason, stage), None
+            return fetch_log(reveal, job, self._store, epoch, start), pieces
+
+        due = [r for _, r in sorted(reveals.items()) if r not in self._read]
+        fresh = [reveal for reveal in due if reveal not in self._coming]
+        self._coming.run({r: partial(fetch, r, self._pieces.get(r)) for r in fresh})
+        found = dict(self._read)
+        for reveal in due:
+            if not self._coming.ended(reveal):
+                at = epoch.stage_of(reveal.node)
+                found[reveal] = Mined(reveal, None, _COMING, -1 if at is None else at)
+                continue
+            found[reveal], pieces = self._coming.take(reveal)
+            if pieces is not None:
+                self._pieces[reveal] = pieces
         # What is there need not be fetched again while others' is waited for.
         self._read = {reveal: one for reveal, one in found.items() if not one.unavailable}
-        return list(found.values())
+        return [found[reveal] for _, reveal in sorted(reveals.items())]
 
     def _state(
         self,

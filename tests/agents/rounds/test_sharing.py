@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from agents.pipeline.shards import MAX_STATEMENT, Statement, flat, unflat
 from agents.pipeline.statements import LeftStatements, Statements, fetch, leave_in_store
 from agents.protocol.numbers import Violation
 from agents.protocol.structs import Reveal
+from agents.rounds import sharing as sharing_file
 from agents.rounds.gathering import Gathering
 from agents.rounds.outcome import Outcome, disagreements
 from agents.rounds.proposer import Proposer
@@ -42,6 +44,7 @@ from agents.storage.canonical import dumps, loads
 from agents.storage.cid import Buffer, cid_of_bytes
 from agents.storage.content_store import ContentStore
 from agents.storage.embedded import EmbeddedStore
+from agents.storage.errors import NotFound
 from agents.training.spec import demo_spec
 from agents.training.state import State
 from agents.verify.judging import Judge, result_errors
@@ -467,6 +470,87 @@ def test_what_was_fetched_is_kept_while_a_payload_is_waited_for(miners: Miners) 
     assert set(asked) == {away.content}
     miners.view.now = WINDOW_S // 2
     assert sharing.step(miners.view, node)
+
+
+class Distant(EmbeddedStore):
+    """Searches a second for what some digests name and finds nothing; what others name it
+    brings only when `brought` is set."""
+
+    mute: frozenset[bytes] = frozenset()
+    slow: frozenset[bytes] = frozenset()
+    brought = threading.Event()
+
+    def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
+        if digest in self.mute:
+            time.sleep(1.0)
+            raise NotFound("nobody has it")
+        if digest in self.slow:
+            assert self.brought.wait(60.0)
+        return super().get_digest(digest, max_bytes)
+
+
+def far_from(miners: Miners, node: int) -> tuple[Distant, Sharing]:
+    reader, store = miners.reader(), Distant(miners.mined.store.root)
+    context: Any = SimpleNamespace(wallet=WALLETS[node], log=quiet_log())
+    place = context, miners.facts, store, reader.models, reader.plans
+    return store, Sharing(*place, lambda *_: miners.posts[node])
+
+
+def test_miners_that_publish_nothing_do_not_make_the_owners_of_shards_late(miners: Miners) -> None:
+    """Attack: the searches for six of nine, one after the other, were over when the proposer waited
+    no more. So no honest owner delivered anything, and every stage kept its weights."""
+    node = NINE[0]
+    store, sharing = far_from(miners, node)
+    mute = [m for stage in range(3) for m in miners.mates(stage)[1:] if m != node]
+    told = [miners.facts.revealed[one] for one in mute]
+    store.mute = frozenset(r.content for r in told) | frozenset(r.proof for r in told)
+    began = time.monotonic()
+    assert sharing.step(miners.view, node) is None
+    assert time.monotonic() - began < 5.0
+    miners.view.now = WINDOW_S // 2
+    assert sharing.step(miners.view, node)
+
+
+def test_a_mate_that_serves_its_payload_slowly_does_not_make_an_owner_late(
+    miners: Miners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is waited for beside the loop, longer than one that serves nothing, and then left out."""
+    monkeypatch.setattr(sharing_file, "_WAIT_S", 0.3)
+    node = NINE[0]
+    mate = next(m for m in miners.mates(miners.stage_of(node)) if m != node)
+    store, sharing = far_from(miners, node)
+    store.slow = frozenset({miners.facts.revealed[mate].content})
+    store.brought = threading.Event()
+    try:
+        for now in (0, 30):
+            miners.view.now = now
+            began = time.monotonic()
+            assert sharing.step(miners.view, node) is None
+            assert time.monotonic() - began < 20.0
+        miners.view.now = 45
+        assert sharing.step(miners.view, node)
+        (said,) = fetch(miners.posts[node].url, 1, 1, 9)
+        assert mate not in said.contributors and node in said.contributors
+    finally:
+        store.brought.set()
+
+
+def test_what_comes_slowly_is_merged_once_it_is_there(
+    miners: Miners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing_file, "_WAIT_S", 0.3)
+    node = NINE[0]
+    mate = next(m for m in miners.mates(miners.stage_of(node)) if m != node)
+    store, sharing = far_from(miners, node)
+    store.slow = frozenset({miners.facts.revealed[mate].content})
+    store.brought = threading.Event()
+    assert sharing.step(miners.view, node) is None
+    store.brought.set()
+    end, did = time.monotonic() + 30.0, None
+    while did is None and time.monotonic() < end:
+        did = sharing.step(miners.view, node)
+    (said,) = fetch(miners.posts[node].url, 1, 1, 9)
+    assert did and mate in said.contributors
 
 
 def test_a_miner_without_a_post_leaves_its_statement_at_others(miners: Miners) -> None:
