@@ -4,12 +4,16 @@
 Rule: one look reads a bounded number of names, files and bytes of each, for a bounded time. What is
 of no use is taken out of the box, so rubbish is read once and makes room. What can't be read or
 used now is tried again after all that was not tried yet, and of that only a bounded number is kept.
-Which of the others come first is drawn by lot: nobody gets to the front by the name of its CID.
+What does not come at once is waited for beside the others: a daemon searches up to a minute for a
+file of which nobody serves more than the first block, and twenty such names would hide a letter for
+five minutes. Which of the others come first is drawn by lot: nobody gets to the front by the name
+of its CID.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -23,6 +27,8 @@ from agents.storage.errors import StoreError, StoreUnavailable
 
 AT_ONE_LOOK = 1024  # names that are read at one look, so files as well
 _LOOK_S = 2.0  # of one look, after which no further file is begun
+_ONE_S = 0.2  # of one file, after which the next one is begun
+_WIDTH = 64  # files that are waited for beside others; while there are so many no other is begun
 _LATER = 256  # that are tried again; the room of the rest is for others
 _REMEMBERED = 4 * AT_ONE_LOOK  # of those that were used and stay in the box
 
@@ -42,6 +48,7 @@ class BoxReader:
         self._stays = stays
         self._used: OrderedDict[str, None] = OrderedDict()
         self._later: dict[str, int] = {}  # -> how often it was tried
+        self._coming: dict[str, _Read] = {}
 
     def look(self, use: Callable[[bytes], None]) -> int:
         """Give `use` what is new; returns how many files it used.
@@ -49,9 +56,15 @@ class BoxReader:
         `use` raises LetterError or Refused: what is refused with a status of 500 or above may be of
         use later. Raises StoreUnavailable if the box can't be looked into.
         """
-        end, used = time.monotonic() + _LOOK_S, 0
+        end = time.monotonic() + _LOOK_S
+        come = [cid for cid, read in self._coming.items() if read.ended.is_set()]
+        used = sum(self._try(cid, use) for cid in come)
         for cid in self._choice():
-            used += self._try(cid, use)
+            if len(self._coming) >= _WIDTH:
+                break
+            self._coming[cid] = read = _Read(self._store, cid, self._longest)
+            if read.ended.wait(_ONE_S):
+                used += self._try(cid, use)
             if time.monotonic() >= end:
                 break
         return used
@@ -61,13 +74,14 @@ class BoxReader:
         there = self._store.left(self._box, AT_ONE_LOOK)
         if len(there) < AT_ONE_LOOK:  # it is all that lies there
             self._later = {cid: self._later[cid] for cid in there if cid in self._later}
-        found = [cid for cid in there if cid not in self._used]
+        found = [cid for cid in there if cid not in self._used and cid not in self._coming]
         random.SystemRandom().shuffle(found)
         return sorted(found, key=lambda cid: self._later.get(cid, 0))
 
     def _try(self, cid: str, use: Callable[[bytes], None]) -> bool:
+        """Use what has come of a file; whether it was of use."""
         try:
-            use(self._store.get(cid, self._longest))
+            use(self._coming.pop(cid).content())
         except StoreUnavailable as error:
             self._postpone(cid, str(error))
         except Refused as refused:
@@ -104,3 +118,29 @@ class BoxReader:
         self._used[cid] = None
         while len(self._used) > _REMEMBERED:
             self._used.popitem(last=False)
+
+
+class _Read:
+    """One file that a thread of its own reads. `ended`: it is there, or can't be had."""
+
+    def __init__(self, store: ContentStore, cid: str, longest: int) -> None:
+        self.ended = threading.Event()
+        self._raw: bytes | None = None
+        self._error: Exception | None = None
+
+        def read() -> None:
+            try:
+                self._raw = store.get(cid, longest)
+            except Exception as error:
+                self._error = error
+            finally:
+                self.ended.set()
+
+        threading.Thread(target=read, name="box", daemon=True).start()
+
+    def content(self) -> bytes:
+        """What was read, once it has ended. Raises as `ContentStore.get`."""
+        if self._error is not None:
+            raise self._error
+        assert self._raw is not None
+        return self._raw

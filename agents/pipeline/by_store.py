@@ -10,6 +10,10 @@ stage lie in one box for all.
 The sender is told that its letter is on its way. If nobody comes for it, its sample is lost, as if
 the receiver had died. Whoever uses the store can empty a box or fill it with rubbish; that costs
 letters, and a bounded part of the receiver's time (`agents.pipeline.box_reader`).
+
+A sender looks for the signs of each receiver before it sends a letter. A store may take a minute to
+say that it is down, or that nobody serves what lies among the signs, so no letter waits for that
+longer than a few seconds: what was found before counts, or nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +22,14 @@ import io
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from agents.pipeline.box_reader import BoxReader
 from agents.pipeline.inbox import MAX_TRAIL
 from agents.pipeline.letters import HEAD_BYTES, NOTICE_BYTES, Domain, Done, LetterError
 from agents.pipeline.mailbox import Mailbox, Running
 from agents.pipeline.post import Post
-from agents.pipeline.presence import PRESENT_BYTES, Present, box_of, span_of
+from agents.pipeline.presence import PRESENT_BYTES, SPAN_S, Present, box_of, span_of
 from agents.runtime.logs import Log
 from agents.runtime.wallet import Wallet
 from agents.storage.content_store import ContentStore
@@ -35,6 +40,22 @@ _SOON_S = 0.2  # the same, while letters come this way
 _SINCE_S = 10.0  # since the last letter, after which they come no more
 _LONGEST_S = 10.0  # the same, where the store does not answer
 _FRESH_S = 3.0  # that what was found about another miner is believed
+_WAIT_S = 3.0  # that a look for another miner's signs is waited for
+_OLD_S = 2 * SPAN_S  # after which what was found counts for nothing
+
+
+@dataclass
+class _Looked:
+    """What is known of another miner's signs. `at`, `alone`: when a look ended, and what it found.
+    `began`, `ended`: of the newest look. `said`: what the signs of a span say, by span."""
+
+    at: float = float("-inf")
+    alone: bool | None = None
+    began: float = 0.0
+    ended: threading.Event = field(default_factory=threading.Event)
+    runs: bool = False
+    readers: dict[int, BoxReader] = field(default_factory=dict)
+    said: dict[int, list[bool]] = field(default_factory=dict)
 
 
 class ByStore:
@@ -60,7 +81,8 @@ class ByStore:
         self._store, self._post, self._mailbox = store, post, box
         self._running, self._wallet, self._where, self._log = running, wallet, where, log
         self._alone = alone
-        self._seen: dict[int, tuple[float, bool | None]] = {}  # miner -> when, and its `alone`
+        self._looked: dict[int, _Looked] = {}  # by miner
+        self._lock = threading.Lock()
         longest = HEAD_BYTES + MAX_TRAIL + running.max_message
         self._letters = BoxReader(store, self._box("letters", running.miner), longest, log)
         self._notices = BoxReader(store, self._box("notices"), NOTICE_BYTES, log, stays=True)
@@ -103,17 +125,32 @@ class ByStore:
         return True
 
     def _alone_of(self, miner: int) -> bool | None:
-        """What a miner's signs of this span, or the one before, say; None if there is none."""
-        now = time.monotonic()
-        known = self._seen.get(miner)
-        if known is None or now - known[0] > _FRESH_S:
-            known = self._seen[miner] = now, self._read_signs(miner)
-        return known[1]
+        """What a miner's signs of this span, or the one before, say; None if there is none, or it
+        takes too long to find out."""
+        with self._lock:
+            now = time.monotonic()
+            looked = self._looked.setdefault(miner, _Looked())
+            if not looked.runs and now - looked.at > _FRESH_S:
+                looked.runs, looked.began = True, now
+                looked.ended.clear()
+                place = miner, looked
+                threading.Thread(target=self._look, args=place, name="signs", daemon=True).start()
+        looked.ended.wait(max(0.0, looked.began + _WAIT_S - now))
+        return looked.alone if time.monotonic() - looked.at <= _OLD_S else None
 
-    def _read_signs(self, miner: int) -> bool | None:
+    def _look(self, miner: int, looked: _Looked) -> None:
+        try:
+            looked.alone = self._read_signs(miner, looked)
+        finally:
+            looked.at, looked.runs = time.monotonic(), False
+            looked.ended.set()
+
+    def _read_signs(self, miner: int, looked: _Looked) -> bool | None:
         span, operator = span_of(time.time()), self._running.operators.get(miner)
+        for old in [one for one in looked.readers if one < span - 1]:
+            del looked.readers[old], looked.said[old]
         for one in (span, span - 1):
-            said = list[bool]()
+            said = looked.said.setdefault(one, [])
 
             def take(raw: bytes, of: int = one, said: list[bool] = said) -> None:
                 sign = Present.from_bytes(raw)
@@ -121,9 +158,12 @@ class ByStore:
                     raise LetterError("This sign is of another miner, epoch or time.")
                 said.append(sign.alone)
 
-            box = self._box("present", miner, one)
+            if one not in looked.readers:
+                box = self._box("present", miner, one)
+                reader = BoxReader(self._store, box, PRESENT_BYTES, self._log, stays=True)
+                looked.readers[one] = reader
             try:
-                BoxReader(self._store, box, PRESENT_BYTES, self._log, stays=True).look(take)
+                looked.readers[one].look(take)
             except StoreError as error:
                 self._log.debug("no_sign", miner=miner, why=str(error)[:200])
             if said:
