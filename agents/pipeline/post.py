@@ -20,13 +20,15 @@ POST is a sentence:
          letters wait, or the receiver is collecting already
 
 All that a letter's first bytes can show to be wrong is refused before the message is read. Every
-connection is cut off after a total time, and only so many are open at once.
+connection is cut off after a total time, and only so many are open at once: one more ends the
+oldest one of the address that has the most.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -263,20 +265,41 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def __init__(self, address: tuple[str, int], handler: Any, connections: int) -> None:
-        self._free = threading.BoundedSemaphore(connections)
+        self._most = connections
+        self._slots = threading.BoundedSemaphore(2 * connections)  # some of which are ending
+        self._open: dict[Any, str] = {}  # connection -> who has it, the oldest first
+        self._lock = threading.Lock()
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._free.acquire(blocking=False):
+        if not self._slots.acquire(blocking=False):
             self.shutdown_request(request)
             return
+        with self._lock:
+            self._open[request] = client_address[0]
+            gone = self._surplus()
+        if gone is not None:
+            hang_up(gone)
         super().process_request(request, client_address)
+
+    def _surplus(self) -> socket.socket | None:
+        """The connection that ends for the newest one: the oldest of whoever has the most. So a
+        stranger that holds as many as there may be keeps nobody out."""
+        if len(self._open) <= self._most:
+            return None
+        held = Counter(self._open.values())
+        most = max(held.values())
+        gone: socket.socket = next(one for one, who in self._open.items() if held[who] == most)
+        del self._open[gone]
+        return gone
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            with self._lock:
+                self._open.pop(request, None)
+            self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is no event."""

@@ -251,6 +251,31 @@ def test_a_slow_client_is_cut_off_and_delays_nobody(
     assert box.came == 1
 
 
+def test_a_stranger_that_holds_all_connections_keeps_no_neighbour_out(
+    made: Callable[..., tuple[Post, Mailbox]],
+) -> None:
+    """Attack: 64 connections that say nothing, opened again as each was cut off, and the miner was
+    passed by for the epoch. They now end for others', and a letter that is coming does not."""
+    at, box = made(connections=4)
+    host, port = at.url.removeprefix("http://").split(":")
+    body, held = letter(sample=41).to_bytes(), list[socket.socket]()
+    try:
+        with socket.create_connection((host, int(port)), 60.0) as slow:
+            slow.sendall(b"POST /letters HTTP/1.0\r\nContent-Length: %d\r\n\r\n" % len(body))
+            slow.sendall(body[:100])
+            for _ in range(5):
+                for _ in range(8):
+                    stranger = "127.0.0.2", 0
+                    held.append(socket.create_connection((host, int(port)), 60.0, stranger))
+                assert posted(at, letter().to_bytes()) == 200
+            slow.sendall(body[100:])
+            assert slow.recv(64).startswith(b"HTTP/1.0 200")
+    finally:
+        for one in held:
+            one.close()
+    assert box.came == 2
+
+
 def test_a_silent_receiver_delays_no_other(here: tuple[Post, Mailbox]) -> None:
     at, box = here
     with socket.socket() as silent:
