@@ -34,7 +34,7 @@ from agents.jobs.following import Following
 from agents.jobs.judgeable import unjudgeable
 from agents.jobs.outer_step import weights_of
 from agents.jobs.own_data import shown_openly
-from agents.jobs.riders import riders_paid
+from agents.jobs.riders import riders_hidden, riders_paid
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.nodes.membership import Membership
 from agents.pipeline.checkpoint import States
@@ -295,7 +295,7 @@ class Trainer:
         if too_long := unjudgeable(job, terms):
             return too_long
         settings = self.context.settings.trainer
-        if paid := riders_paid(job.spec, settings):
+        if paid := riders_paid(job.spec, settings) or riders_hidden(job, settings):
             return paid
         if shown := shown_openly(job, self.context.settings):
             return shown

@@ -303,6 +303,7 @@ def _published(
     job = JobContext(published.spec, open_store(store), lambda: key)
     if too_long := unjudgeable(job, terms):
         raise click.ClickException(f"The job is refused: {too_long}.")
+    _refuse_riders(job, given["though_attacks_pay"])
     shown = _shown(job, seated)
     for sentence in (*_checking(network, terms, published), *shown):
         click.echo(f"Note: {sentence}.", err=True)
@@ -310,7 +311,7 @@ def _published(
         *published.warnings,
         *_too_few(stages, trainers),
         *few,
-        *_trainers_leave(published.spec),
+        *_trainers_leave(job),
     ):
         click.echo(f"Warning: {warning}", err=True)
     return published, key
@@ -411,12 +412,25 @@ def _few_evaluated(spec: Any, trainers: int, anyway: bool) -> list[str]:
     return [found.sentence]
 
 
-def _trainers_leave(spec: Any) -> list[str]:
-    """Why trainers with the default settings leave the job, for a sponsor that knows its nodes."""
-    from agents.jobs.riders import riders_paid
+def _refuse_riders(job: Any, anyway: bool) -> None:
+    """ClickException where noise hides riders whose work is done again, unless `anyway`."""
+    from agents.jobs.riders import riders_hidden
     from agents.runtime.config import TrainerSettings
 
-    why = riders_paid(spec, TrainerSettings())
+    why = riders_hidden(job, TrainerSettings())
+    if why is not None and not anyway:
+        raise click.ClickException(
+            f"The job is refused: {why}. --though-attacks-pay creates it nevertheless."
+        )
+
+
+def _trainers_leave(job: Any) -> list[str]:
+    """Why trainers with the default settings leave the job, for a sponsor that knows its nodes."""
+    from agents.jobs.riders import riders_hidden, riders_paid
+    from agents.runtime.config import TrainerSettings
+
+    settings = TrainerSettings()
+    why = riders_paid(job.spec, settings) or riders_hidden(job, settings)
     return [] if why is None else [f"trainers leave this job: {why}"]
 
 

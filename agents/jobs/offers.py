@@ -34,7 +34,7 @@ from agents.jobs.choice import (
     refusal,
 )
 from agents.jobs.own_data import shown_openly
-from agents.jobs.riders import riders_paid
+from agents.jobs.riders import riders_hidden, riders_paid
 from agents.protocol.network import Network
 from agents.protocol.numbers import BPS, JobStatus, Phase, Role
 from agents.protocol.structs import Bounds, Job, Round, Terms, read
@@ -334,7 +334,8 @@ class Offers:
     def _unfit(self, job: JobContext) -> str | None:
         """Why this node does not train in a job, whatever it pays; None if it does."""
         settings = self._settings
-        if paid := riders_paid(job.spec, settings.trainer):
+        trainer = settings.trainer
+        if paid := riders_paid(job.spec, trainer) or riders_hidden(job, trainer):
             return paid
         if job.spec.access == "local" and settings.trainer.local_data is None:
             return "its nodes bring their own data, and trainer.local_data is not set"

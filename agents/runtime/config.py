@@ -69,7 +69,7 @@ class TrainerSettings(_Section):
     )
     accept_riders: bool = Field(
         False,
-        description="Train also where who trains nothing is paid, as no work is redone or measured",
+        description="Train also where who trains nothing is paid, as nothing tells it from work",
     )
     accept_no_privacy: bool = Field(
         False,

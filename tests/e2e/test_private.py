@@ -123,18 +123,23 @@ def test_on_data_that_never_leaves_its_node_those_train_who_accept_riders(
 
 @pytest.fixture
 def frugal(local: LocalNetwork) -> Any:
-    """The first trainer, with a budget for one round; afterwards as it was."""
-    name = local.names("trainer")[0]
-    local.stop(name)
-    local.net.start_agent(name, env={"MENAGERIE_TRAINER__MAX_EPSILON": "1.2"})
+    """The first trainer, with a budget for one round, while all accept that the noise hides riders;
+    afterwards as they were."""
+    names = local.names("trainer")
+    name, *others = names
+    local.stop(*names)
+    accepts = {"MENAGERIE_TRAINER__ACCEPT_RIDERS": "true"}
+    local.net.start_agent(name, env={**accepts, "MENAGERIE_TRAINER__MAX_EPSILON": "1.2"})
+    for other in others:
+        local.net.start_agent(other, env=accepts)
     yield name
-    local.stop(name)
+    local.stop(*names)
     batch = local.net.batch()
     seat = local.net.seats[name]
     registry = local.net.contract("NodeRegistry")
     batch.add(seat.owner, registry.functions.set_active(seat.node_id, True))
     batch.settle()
-    local.start(name)
+    local.start(*names)
     local.wait_eligible([name])
 
 
