@@ -43,6 +43,7 @@ from agents.rounds.report import MAX_GAIN_PPM, NodeLine, RoundReport
 from agents.rounds.shares import Shared, Shares, pack_record
 from agents.rounds.stagewise import merge_stages
 from agents.rounds.submissions import Submission
+from agents.rounds.unread import with_unread
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.training.evaluate import validation_loss
 from agents.training.flat import FlatModel
@@ -58,7 +59,7 @@ WORST_LOSS = 1e9  # nats per token; stands for every loss beyond it, infinity an
 @dataclass(frozen=True)
 class Outcome:
     """A round's result. `nodes` and `contributions` are those that share the pool, node 0 among
-    them for what is nobody's (`agents.pipeline.unclaimed`).
+    them for what is nobody's (`agents.pipeline.unclaimed`, `agents.rounds.unread`).
 
     `parts`: files that update, checkpoint and report name, where the model is split. `rests_on`:
     digests of what nodes published beside their payloads and is read to tell whose work counts:
@@ -369,6 +370,8 @@ def finish(
     paid = {line.node: line.contribution for line in report.nodes if line.contribution}
     if job.slices is not None:
         paid = with_unclaimed(paid, plan.handed_out)
+    elif not job.verification.validators_score:
+        paid = with_unread(paid, report.nodes)
     return Outcome(
         state=merging.after,
         merged=merging.merged,

@@ -205,7 +205,7 @@ def test_18_publish_only_where_nobody_looks__the_draw_is_known_too_late(
     publish_work(tiny, plan, eve, gradient=fake)  # now she knows; the result knows no such payload
     people.confirm(arrays)
     assert people.gain(eve) == 0
-    total = sum(pay.values())
+    total = sum(arrays[1])
     people.assert_whole({node: share(pay[node.node_id], total) for node in (ann, bob)})
 
 

@@ -100,7 +100,7 @@ def test_an_unreadable_payload_is_left_out_and_named(tiny: HonestRound) -> None:
     outcome = tiny.compute([honest[0], bad, *honest[1:]])
     alone = tiny.compute(honest)
     assert outcome.model == alone.model
-    assert outcome.nodes == alone.nodes
+    assert outcome.nodes == (UNCLAIMED, *alone.nodes)
     line = outcome.report.nodes[1]
     assert (line.node, line.accepted, line.quality_ppm, line.contribution) == (5, False, 0, 0)
     assert line.reason.startswith("bad payload: ")
