@@ -157,6 +157,7 @@ class VerifierInJob:
         if waited:
             self.context.log.debug("waiting_for_payloads", round=view.round_id, nodes=waited)
             return None
+        submissions = self.reader.counted(view, submissions)
         with self.context.metrics.busy("verify"):
             report = self.reader.proposed(view, submissions)
             outcome = self.reader.outcome(view, submissions, report)

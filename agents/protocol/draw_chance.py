@@ -12,8 +12,8 @@ found may come back under another name. So
 a lie is expected to lose g = `MARGIN` times what it is expected to earn. Nothing in p depends on
 how many nodes there are, on the price of computing or on what a new identity costs.
 
-a is exact. Once the reveals are in, the round's contributions follow from them, and the seed that
-draws comes later; so a lie that scores better than honest work is drawn more often.
+a is exact. The proposed result has the round's contributions, and the seed that draws comes later;
+so a lie that scores better than honest work is drawn more often.
 
 Where work is paid in several rounds and was done in one (`backward_passes` with a gamma), a lie is
 found in its own round alone. There a is the larger of two: the node's pay for this round, and what

@@ -42,7 +42,7 @@ from agents.rounds.release import draw, published
 from agents.rounds.report import ReportError, RoundReport
 from agents.rounds.searches import Searches
 from agents.rounds.shares import Recorded, Shares, max_record_bytes, read_record
-from agents.rounds.submissions import Submission, Unseal, fetch, shut
+from agents.rounds.submissions import Submission, Unseal, fetch, left_out, shut
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.assignment import input_root
@@ -151,17 +151,19 @@ class RoundReader:
         )
 
     def _exposures(self, view: View, outcome: Outcome) -> dict[int, Exposure]:
-        """By stakes, retained pay and slashing table of the block in which the round was opened:
-        what is added later does not answer for the round."""
+        """By what the proposed result pays, which all read alike, whatever of the payloads each of
+        them has; and by stakes, retained pay and slashing table of the block in which the round was
+        opened: what is added later does not answer for the round."""
         opened = view.round.opened_block
+        proposal = self.network.proposal(view.job_id, view.round_id, view.round)
         table = self.network.penalties_at(opened)
-        stakes = self.network.stakes_at(outcome.nodes, opened)
+        stakes = self.network.stakes_at(proposal.nodes, opened)
         retained = self.network.retained_at(opened)
         found = exposures(
             self.network.pool_amount(view.job_id, view.round_id),
             view.job.terms.aggregator_bps,
-            outcome.nodes,
-            outcome.contributions,
+            proposal.nodes,
+            proposal.contributions,
             {
                 node: lasting_loss(stake, table) + retained.get((view.job_id, node), 0)
                 for node, stake in stakes.items()
@@ -270,6 +272,27 @@ class RoundReader:
         if not job.spec.segment:
             return None
         return self.network.seed(view.job_id, view.round_id, view.round, audit=True)
+
+    def counted(self, view: View, submissions: Sequence[Submission]) -> list[Submission]:
+        """The submissions as the result that stands has them, for who looks at nodes: a payload
+        that it gives up and that was published since is left out. Else whoever publishes late would
+        change whom verifiers draw, and for each of them otherwise.
+
+        Unchanged where the result's report can't be read, and where the model is split. Raises
+        StoreUnavailable.
+        """
+        plan = self.plans.of(view)
+        if plan is None or plan.epoch is not None or not any(view.round.result_hash):
+            return [*submissions]
+        proposal = self.network.proposal(view.job_id, view.round_id, view.round)
+        try:
+            missing = self.models.report(proposal.report).missing()
+        except StoreUnavailable:
+            raise
+        except (StoreError, ReportError):
+            return [*submissions]
+        late = {s.reveal.node for s in submissions if s.gradient is not None} & missing
+        return left_out(submissions, late)
 
     def had_in_time(self, view: View, submission: Submission) -> bool:
         """Whether this process could read the payload before a proposer may have given it up."""

@@ -146,9 +146,10 @@ class Discloser:
         if drawn is None or not self._job.verification.redone:
             return frozenset()
         submissions = self._reader.submissions(view)
-        readable = sum(s.gradient is not None for s in submissions)
-        if readable < len(submissions) and not self._late(view):
+        if any(s.gradient is None for s in submissions) and not self._late(view):
             return frozenset()
+        submissions = self._reader.counted(view, submissions)
+        readable = sum(s.gradient is not None for s in submissions)
         if (round_id, drawn, readable) in self._checked:
             return self._checked[round_id, drawn, readable]
         try:

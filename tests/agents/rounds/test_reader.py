@@ -36,6 +36,7 @@ from tests.stage.memory.honest_round import (
     ChainFacts,
     HonestRound,
     make_honest_round,
+    proposal_of,
 )
 from tests.stage.memory.mined_round import (
     MINERS,
@@ -197,7 +198,11 @@ def signed(tiny: HonestRound) -> tuple[RoundReader, Any]:
     terms.commit_s, terms.reward_per_round, terms.aggregator_bps = 60, ZOO, 1_000
     view.round.draw_seed = DRAW
     facts.revealed = {node: tiny.reveal(node) for node in NODES}
-    return RoundReader(facts, tiny.store, DEVICE), view
+    reader = RoundReader(facts, tiny.store, DEVICE)
+    outcome = reader.outcome(view, reader.submissions(view))
+    assert outcome is not None
+    facts.proposed = proposal_of(outcome)
+    return reader, view
 
 
 def test_a_verifiers_inputs_hold_every_sign_of_the_round(
@@ -213,7 +218,7 @@ def test_a_verifiers_inputs_hold_every_sign_of_the_round(
     assert (inputs.draw_seed, inputs.flagged, inputs.patient) == (DRAW, {3, 5}, False)
 
 
-def test_exposures_are_the_pay_of_the_outcome_and_what_answers_for_it_at_the_opening(
+def test_exposures_are_the_pay_of_the_result_and_what_answers_for_it_at_the_opening(
     signed: tuple[RoundReader, Any],
 ) -> None:
     reader, view = signed
