@@ -203,6 +203,13 @@ class JobContext:
         return max(self.codec.memory_rounds if self.codec.has_memory else 0, self.inner_rounds)
 
     @property
+    def looked_back(self) -> int:
+        """The same, of a model that is split too."""
+        if self.slices is None:
+            return self.carried_rounds
+        return self.spec.full_every if self.codec_at(1).has_memory else 0
+
+    @property
     def noised(self) -> bool:
         """Whether a payload carries noise that only its node knows."""
         return isinstance(self.privacy, Gaussian)

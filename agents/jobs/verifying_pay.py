@@ -15,6 +15,11 @@ the smallest with
 Trainers have what verifiers don't, so t falls as v grows. Amounts are in 1e-18 ZOO.
 
 Where a pipeline's epochs are audited by segments, a drawn miner's work is one segment of it.
+
+Where nodes take something from round to round (`agents.rounds.codec_memory`), judging one takes its
+rounds since the last reset, each once. So a round of a node is done again if the node is drawn in
+it or in any later one before the next reset: with a chance p of being drawn and L rounds between
+resets that is 1 - (1 - p)^k for the round that has k of them left, itself included.
 """
 
 from __future__ import annotations
@@ -37,6 +42,7 @@ MOST_CUTS = 5_000
 """Both cuts together at most, in 1/10,000 (contracts/TrainingJobs.vy)."""
 
 _STEP = 50
+_FINE = 10**6  # of a chance
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,8 @@ class Duty:
         rounds: of the job.
         verifiers: that share the cut.
         part: of a drawn trainer's work, that is done again.
+        carried: rounds between resets of what nodes take from one into the next; 0 if they take
+            nothing.
     """
 
     reward: int
@@ -65,6 +73,7 @@ class Duty:
     rounds: int
     verifiers: int
     part: Fraction = Fraction(1)
+    carried: int = 0
 
     @property
     def trainer_pay(self) -> int:
@@ -78,8 +87,8 @@ class Duty:
         return Fraction(self.reward * self.verifier_bps, BPS * self.verifiers)
 
     def redone_in(self, number: int) -> Fraction:
-        """Trainers' work that each verifier is expected to do again in the round of this number,
-        from 1."""
+        """Trainers' work of the round of this number, from 1, that each verifier is expected to do
+        again because they are drawn in it."""
         retained = min(number - 1, self.retain_rounds)
         cuts = self.verifier_bps, self.aggregator_bps
         given = (self.reward, *cuts, self.stakes, self.table, self.sample, retained)
@@ -87,11 +96,28 @@ class Duty:
 
     @cached_property
     def redone(self) -> Fraction:
-        """The same, as the mean of all rounds."""
-        begun = min(self.rounds, self.retain_rounds)
-        first = sum((self.redone_in(number + 1) for number in range(begun)), Fraction(0))
-        later = (self.rounds - begun) * self.redone_in(self.retain_rounds + 1)
-        return (first + later) / self.rounds
+        """Trainers' work that each verifier is expected to do again in a round, as the mean of all
+        rounds, with what judging those that are drawn takes of the rounds before."""
+        length = max(1, self.carried)
+        full, rest = divmod(self.rounds, length)
+        begun = min(full, -(-self.retain_rounds // length))  # the spans that are like no others
+        spans = [self._span(length * place, length) for place in range(begun)]
+        if full > begun:
+            spans.append((full - begun) * self._span(length * begun, length))
+        if rest:
+            spans.append(self._span(length * full, rest))
+        return sum(spans, Fraction(0)) / self.rounds
+
+    def _span(self, first: int, count: int) -> Fraction:
+        """The same of so many rounds after the first ones, between two resets, together."""
+        if count == 1:
+            return self.redone_in(first + 1)
+        most = self.part * len(self.stakes)
+        drawn = [
+            (self.redone_in(first + number + 1) / most).limit_denominator(_FINE)
+            for number in range(count)
+        ]
+        return most * done_again(drawn)
 
     def pays(self, compute: Fraction) -> bool:
         """Whether verifying is worth its cost. `compute`: of a round's training, as a part of a
@@ -114,6 +140,16 @@ class Duty:
 
     def _with(self, verifier_bps: int) -> Duty:
         return replace(self, verifier_bps=verifier_bps)
+
+
+def done_again(drawn: Sequence[Fraction]) -> Fraction:
+    """How many of a node's rounds between two resets are done again, by the chance of being drawn
+    in each: those in which it is drawn and all before."""
+    missed, total = Fraction(1), Fraction(0)
+    for chance in reversed(drawn):
+        missed *= 1 - chance
+        total += 1 - missed
+    return total
 
 
 def part_done_again(pipeline: PipelineSpec | None, samples: int, trainers: int) -> Fraction:

@@ -3,7 +3,8 @@
 
 A trainer trains. A verifier does the work of some trainers again, as many as the job's terms and
 the trainers' stakes make it draw (`agents.jobs.deterrence`), and evaluates what the round gave.
-Where a pipeline's epochs are audited by segments, it does one segment of each again.
+Where a pipeline's epochs are audited by segments, it does one segment of each again. Where nodes
+take something from round to round, it does their rounds before again as well.
 Where validators measure losses, it evaluates the updates of those it draws instead. A forward pass
 takes 2 operations for each parameter and token, a step 6.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from agents.jobs.deterrence import Checking
 from agents.jobs.job import JobContext
-from agents.jobs.verifying_pay import part_done_again
+from agents.jobs.verifying_pay import done_again, part_done_again
 from agents.mechanisms.score.gauntlet import Gauntlet
 
 _STEP, _FORWARD = 6.0, 2.0
@@ -57,7 +58,10 @@ def verifying(job: JobContext, found: Checking) -> float:
     if job.verification.redone and trainers:
         spec = job.spec
         part = part_done_again(spec.pipeline, spec.batches_per_round, trainers)
-        redone = float(part * found.redone) * training(job) / trainers
+        drawn = (found.redone / trainers).limit_denominator(10**6)
+        spans = max(1, job.looked_back)
+        again = done_again([drawn] * spans) / spans
+        redone = float(part * again) * training(job)
     return redone + measuring(job, trainers) + evaluating(job, trainers)
 
 

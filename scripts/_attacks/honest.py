@@ -75,6 +75,7 @@ def duty(numbers: Numbers) -> Duty:
         rounds=numbers.job_rounds,
         verifiers=numbers.verifiers,
         part=numbers.part,
+        carried=numbers.carried,
     )
 
 

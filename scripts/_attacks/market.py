@@ -74,7 +74,8 @@ class Numbers:
             `DeploymentSettings`' own.
         spec: fields of the job's spec that decide merge, score and checks; the rest is a small
             job's.
-        part: of a drawn trainer's work, that is done again.
+        part: of a drawn trainer's work, that is done again, and `carried`: rounds between resets of
+            what nodes take from round to round, as `agents.jobs.verifying_pay` has them.
         rounds: of training that a score is played over, and `seeds`: how many times.
         table: rows of the slashing table that differ from the contracts' defaults.
     """
@@ -94,6 +95,7 @@ class Numbers:
     table: Mapping[Violation, Row] = field(default_factory=lambda: dict(DEFAULTS))
     spec: Mapping[str, Any] = field(default_factory=dict)
     part: Fraction = Fraction(1)
+    carried: int = 0
     rounds: int = 6
     seeds: int = 1
 

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 from agents.jobs.publish import Terms
 from agents.jobs.riders import RIDERS_EARN
 from agents.jobs.verifying_pay import part_done_again
-from agents.mechanisms import verify
+from agents.mechanisms import codec, verify
 from agents.protocol.network import Network
-from agents.training.spec import JobSpec, PipelineSpec, SpecError, describe
+from agents.training.spec import JobSpec, OptimizerSpec, PipelineSpec, SpecError, describe
 from scripts._attacks.attack import Attack, Outcome
 from scripts._attacks.catalogue import play
 from scripts._attacks.deployed import deployed
@@ -34,6 +34,10 @@ _SHOWN = (
     "Validators see the work in what a payload shows of it: let nodes send more numbers of each "
     "chunk and remember less (with codec demo as in the gauntlet's demo, codec_options.per_chunk "
     "512 and decay 0.5), or raise score_options.power."
+)
+_SHORTER = (
+    "let what nodes keep from round to round start empty more often (codec_options.memory_rounds, "
+    "optimizer.inner_state_rounds), since each check takes all rounds since then, "
 )
 _WHY = {"scoring": _RIDERS, "gauntlet": _SHOWN, "consensus": _VERIFIERS}
 """What to know or to change where an attack of this family pays and nothing is done again."""
@@ -54,7 +58,7 @@ def numbers_of(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Numbe
     numbers = replace(numbers, job_rounds=int(spec.get("rounds", numbers.job_rounds)))
     if "audit_sample" in spec:
         numbers = replace(numbers, sample=int(spec["audit_sample"]))
-    return replace(numbers, part=_part(spec, numbers.nodes))
+    return replace(numbers, part=_part(spec, numbers.nodes), carried=_carried(spec))
 
 
 def _part(spec: Mapping[str, Any], trainers: int) -> Fraction:
@@ -65,6 +69,34 @@ def _part(spec: Mapping[str, Any], trainers: int) -> Fraction:
         return part_done_again(pipeline, TypeAdapter(int).validate_python(samples), trainers)
     except ValidationError as error:
         raise SpecError(describe(error)) from error
+
+
+def _carried(spec: Mapping[str, Any]) -> int:
+    """Rounds between resets of what nodes take from one into the next (`JobContext.looked_back`).
+    SpecError where the spec does not say it."""
+    try:
+        pipeline = TypeAdapter(PipelineSpec | None).validate_python(spec.get("pipeline"))
+        if pipeline is not None:
+            sharing = pipeline.sharing
+            if sharing is None or not _memory(sharing.codec, sharing.codec_options):
+                return 0
+            return sharing.full_every
+        inner = TypeAdapter(OptimizerSpec).validate_python(spec.get("optimizer", {}))
+        own = _memory(
+            str(spec.get("codec", JobSpec.model_fields["codec"].default)),
+            spec.get("codec_options", {}),
+        )
+    except ValidationError as error:
+        raise SpecError(describe(error)) from error
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"codec_options: {error}") from error
+    return max(own, inner.inner_state_rounds if inner.inner_state == "kept" else 0)
+
+
+def _memory(name: str, options: Mapping[str, Any]) -> int:
+    """Rounds between resets of a codec's memory, 0 without one."""
+    made = codec.get(name)(**options)
+    return int(made.memory_rounds) if made.has_memory else 0
 
 
 def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
@@ -126,7 +158,8 @@ def _verifiers_pay(numbers: Numbers) -> str:
         return f"{said}; --verifiers-cut {least / 100:g} pays it at {float(compute):.0%}"
     return (
         f"{said}, and no permitted cut pays it at {float(compute):.0%}; retain more rounds "
-        "(--retain-rounds), pay less for a round, or ask for trainers with more stake"
+        f"(--retain-rounds), pay less for a round, {_SHORTER if numbers.carried > 1 else ''}or ask "
+        "for trainers with more stake"
     )
 
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from agents.jobs.verifying_pay import MOST_CUTS, WORTH, Duty, part_done_again
+from agents.jobs.verifying_pay import MOST_CUTS, WORTH, Duty, done_again, part_done_again
 from agents.protocol.numbers import ZOO
 from agents.protocol.slashing import DEFAULTS
 from agents.training.spec import PipelineSpec
@@ -102,3 +102,42 @@ def test_a_part_of_the_work__costs_a_part_and_needs_less() -> None:
     assert part.redone * 4 == whole.redone and part.pay == whole.pay
     least, most = part.least_cut(HALF), whole.least_cut(HALF)
     assert least is not None and most is not None and least < most
+
+
+# -- what nodes take from round to round -----------------------------------------------------------
+
+
+def test_a_round_is_done_again_if_its_node_is_drawn_before_the_next_reset__by_hand() -> None:
+    half = Fraction(1, 2)
+    assert done_again([half]) == half
+    assert done_again([half, half]) == Fraction(3, 4) + half
+    assert done_again([Fraction(0), Fraction(1)]) == 2, "the drawn one and the one before"
+    assert done_again([Fraction(1), Fraction(0)]) == 1
+
+
+@pytest.mark.parametrize("rounds", [20, 50, 53])
+def test_redone__counts_the_rounds_since_the_reset(rounds: int) -> None:
+    """As by the sum over all spans, and far more than is drawn."""
+    duty = replace(DUTY, rounds=rounds, carried=20)
+    drawn = [duty.redone_in(number) / 9 for number in range(1, rounds + 1)]
+    spans = [drawn[first : first + 20] for first in range(0, rounds, 20)]
+    exact = 9 * sum(float(done_again([Fraction(float(p)) for p in span])) for span in spans)
+    assert float(duty.redone) == pytest.approx(exact / rounds, rel=1e-4)
+    assert duty.redone > 1.7 * replace(duty, carried=0).redone
+    assert replace(duty, carried=1).redone == replace(duty, carried=0).redone
+
+
+def test_a_verifier_that_looks_back_was_paid_less_than_its_cost() -> None:
+    """Nine trainers, 16 rounds' pay retained, a codec with the usual memory: by the cut that was
+    taken, for what is drawn alone, a verifier lost ZOO in each round of honest work."""
+    duty = replace(DUTY, retain_rounds=16, carried=20)
+    before = replace(duty, carried=0)
+    cut = before.least_cut(HALF)
+    assert cut is not None
+    paid = replace(duty, verifier_bps=cut)
+    lost = paid.redone * HALF * paid.trainer_pay - paid.pay
+    print(
+        f"a cut of {cut / 100:g} %: {float(lost / ZOO):.0f} ZOO lost of {float(paid.pay / ZOO):.0f}"
+    )
+    assert lost > paid.pay / 4
+    assert not paid.pays(HALF) and replace(before, verifier_bps=cut).pays(HALF)
