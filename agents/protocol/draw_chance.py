@@ -88,6 +88,7 @@ def exposures(
     contributions: Sequence[int],
     losses: Mapping[int, int],
     worth: Mapping[int, int] | None = None,
+    uncut: int = 0,
 ) -> dict[int, Exposure]:
     """Exposure of each node of a round's result.
 
@@ -100,11 +101,13 @@ def exposures(
         losses: by node, in 1e-18 ZOO.
         worth: by node, contributions for its work of this round in all rounds in which that is
             paid. They count where they are more than its contribution.
+        uncut: the part of the reward that no cut is taken of: shares of earlier rounds whose nodes
+            were found guilty.
     """
     total = sum(contributions)
     if not total:
         return {node: Exposure(0, losses[node]) for node in nodes}
-    trainers = reward - reward * aggregator_bps // BPS
+    trainers = reward - (reward - uncut) * aggregator_bps // BPS
     in_all = worth or {}
     return {
         node: Exposure(trainers * max(contribution, in_all.get(node, 0)) // total, losses[node])

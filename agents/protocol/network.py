@@ -342,10 +342,12 @@ class Network:
                 stakes[node] = max(0, stakes[node] - event.args["amount"])
         return stakes
 
-    def pool_amount(self, job_id: int, round_id: int) -> int:
+    def pool_amount(self, job_id: int, round_id: int) -> tuple[int, int]:
         """What a round pays, in 1e-18 ZOO: the job's reward, and what its earlier rounds did not
-        pay. 0 for a round that was never opened."""
-        return read(int, self.chain.call(self.pool, "pool", job_id, round_id).amount)
+        pay; and the part of it that is for trainers without cuts. 0 for a round that was never
+        opened."""
+        pool = self.chain.call(self.pool, "pool", job_id, round_id)
+        return read(int, pool.amount), read(int, pool.for_trainers)
 
     def retained_at(self, block: int) -> dict[tuple[int, int], int]:
         """What the pool had retained of trainers' pay after `block`, in 1e-18 ZOO, by job and node;

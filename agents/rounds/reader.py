@@ -159,8 +159,9 @@ class RoundReader:
         table = self.network.penalties_at(opened)
         stakes = self.network.stakes_at(proposal.nodes, opened)
         retained = self.network.retained_at(opened)
+        amount, uncut = self.network.pool_amount(view.job_id, view.round_id)
         found = exposures(
-            self.network.pool_amount(view.job_id, view.round_id),
+            amount,
             view.job.terms.aggregator_bps,
             proposal.nodes,
             proposal.contributions,
@@ -169,6 +170,7 @@ class RoundReader:
                 for node, stake in stakes.items()
             },
             outcome.worth(self.models.job(view.job_id)),
+            uncut,
         )
         found.pop(UNCLAIMED, None)  # it shares the pay, and nobody can be drawn for it
         return found

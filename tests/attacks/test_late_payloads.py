@@ -52,8 +52,8 @@ class Facts(ChainFacts):
     def stakes_at(self, nodes: Sequence[int], block: int) -> dict[int, int]:
         return dict.fromkeys(nodes, 100 * ZOO)
 
-    def pool_amount(self, job_id: int, round_id: int) -> int:
-        return REWARD
+    def pool_amount(self, job_id: int, round_id: int) -> tuple[int, int]:
+        return REWARD, 0
 
     def penalties_at(self, block: int) -> Mapping[int, Row]:
         return DEFAULTS

@@ -76,6 +76,24 @@ def test_exposures__split_what_trainers_can_get_at_most() -> None:
     assert exposures(1_000, 500, [], [], {}) == {}
 
 
+def test_exposures__what_is_carried_to_trainers_has_no_cut() -> None:
+    assert exposures(1_000, 500, [3], [1], {3: 7}, uncut=200) == {3: Exposure(960, 7)}
+
+
+@pytest.mark.parametrize(("known", "pays"), [(0, True), (8 * 500 * ZOO // 9, False)])
+def test_a_lie_beside_the_shares_of_eight_convicts__loses(known: int, pays: bool) -> None:
+    """A proposer's cut of a half, and eight of nine nodes convicted in one round: the next one pays
+    their shares to trainers whole. Reckoned with a cut of them, eve was drawn too seldom."""
+    brought = 8 * 500 * ZOO // 9
+    nodes, losses = range(1, 10), dict.fromkeys(range(1, 10), 9 * ZOO)
+    found = exposures(1_000 * ZOO + brought, 5_000, nodes, [1] * 9, losses, uncut=known)[1]
+    paid = Fraction(500 * ZOO + brought, 9)
+    chance = Fraction(found.chance, CERTAIN)
+    won = (1 - chance) * paid - chance * found.loss
+    print(f"a lie brings {float(won / ZOO):+.2f} ZOO")
+    assert (won > 0) == pays
+
+
 def test_lots__are_each_nodes_own() -> None:
     chances = dict.fromkeys(range(1, 400), CERTAIN // 3)
     drawn = lots(b"seed", chances)

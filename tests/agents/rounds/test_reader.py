@@ -177,9 +177,9 @@ class SignedFacts(ChainFacts):
         assert block == 1  # that of the opening
         return {node: node * ZOO for node in nodes}
 
-    def pool_amount(self, job_id: int, round_id: int) -> int:
+    def pool_amount(self, job_id: int, round_id: int) -> tuple[int, int]:
         assert (job_id, round_id) == (1, 1)
-        return 100 * ZOO
+        return 100 * ZOO, 20 * ZOO
 
     def penalties_at(self, block: int) -> Mapping[int, Row]:
         assert block == 1
@@ -229,7 +229,7 @@ def test_exposures_are_the_pay_of_the_result_and_what_answers_for_it_at_the_open
     total = sum(outcome.contributions)
     assert inputs.exposures == {
         node: Exposure(
-            90 * ZOO * part // total,
+            92 * ZOO * part // total,
             lasting_loss(node * ZOO, DEFAULTS) + (7 * ZOO if node == 5 else 0),
         )
         for node, part in zip(outcome.nodes, outcome.contributions, strict=True)
@@ -251,7 +251,7 @@ def test_exposures_count_what_a_rounds_work_brings_in_all_rounds(
     assert inputs is not None
     total = sum(outcome.contributions)
     pay = {node: exposure.pay for node, exposure in inputs.exposures.items()}
-    assert pay == {n: 90 * ZOO * max(p, worth.get(n, 0)) // total for n, p in part.items()}
+    assert pay == {n: 92 * ZOO * max(p, worth.get(n, 0)) // total for n, p in part.items()}
 
 
 def test_the_committees_inputs_are_the_same_unsigned(signed: tuple[RoundReader, Any]) -> None:
