@@ -70,7 +70,6 @@ _EXECUTE = "execute"
 _TYPES = {"Approval": [{"name": "op_id", "type": "bytes32"}]}
 _GIVE_UP = 0.5  # of the dispute window: how long a missing artefact is waited for
 _BOARD_PATIENCE_S = 10.0  # without enough signatures from the boards: approve on chain
-_REPORT_BLOCKS = 50_000
 _MOST = 0.5  # of the dispute window: a challenged result that takes longer to recompute comes last
 _JUDGES = 4  # jobs whose models are kept in memory
 
@@ -178,11 +177,9 @@ class Coordinator:
                 yield [ruling]
             elif self._is_too_long(job_id, number) and not self._reckoned[job_id, number].refused:
                 put_off.append((job_id, number))
-        first = max(self.network.deployment.block, head.number - _REPORT_BLOCKS)
         for ruling in appeal_rulings(
             self.network,
             head,
-            first,
             lambda report_id, report: self._tried(
                 report.job_id, partial(self._innocent, head, report_id, report)
             ),

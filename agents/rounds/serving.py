@@ -26,7 +26,6 @@ from agents.jobs.offers import Offers
 from agents.protocol.network import Network
 from agents.protocol.numbers import Phase, ReportStatus, Role
 from agents.protocol.view import View, observe
-from agents.rounds.upkeep import REPORT_BLOCKS
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.errors import JournalFull
@@ -132,7 +131,7 @@ class Serving(Generic[Duty]):
     def _remembered(self, head: Head) -> list[int]:
         """The jobs of before a restart: those of the journal, and those whose reports wait."""
         kept = self._context.journal.get(_KEY, [])
-        return list(dict.fromkeys([*kept, *(self._reported(head) - self.offers.live)]))
+        return list(dict.fromkeys([*kept, *(self._reported() - self.offers.live)]))
 
     def _keep(self, jobs: list[int]) -> None:
         """Have a restart know these jobs. A full disk takes the node from none of them."""
@@ -165,10 +164,9 @@ class Serving(Generic[Duty]):
             return False
         return node not in self._network.attesters(view.job_id, view.round_id, view.round)
 
-    def _reported(self, head: Head) -> set[int]:
+    def _reported(self) -> set[int]:
         """Jobs with reports that are to be carried out or dismissed; what a restart forgets."""
-        first = max(self._network.deployment.block, head.number - REPORT_BLOCKS)
-        ids = self._network.reported(None, first, head.number)
+        ids = self._network.open_reports()
         return {
             found.job_id for found in map(self._network.report, ids) if found.status in _WAITING
         }

@@ -23,7 +23,6 @@ from agents.runtime.transaction import Order
 
 _ABSENT_ROUNDS = 3
 _SEED_BLOCKS = 128  # the chain remembers block hashes for 256
-REPORT_BLOCKS = 50_000  # how far back unresolved reports are looked for
 
 
 class Upkeep:
@@ -141,9 +140,7 @@ class Upkeep:
 
     def _reports(self, view: View) -> Iterator[tuple[str, Callable[[], Order]]]:
         network = self._network
-        head = network.chain.head().number
-        first = max(network.deployment.block, head - REPORT_BLOCKS)
-        for report_id in network.reported(view.job_id, first, head):
+        for report_id in network.open_reports(view.job_id):
             report = network.report(report_id)
             late = view.now > report.deadline
             name = report_id.hex()[:8]

@@ -30,7 +30,6 @@ from agents.protocol.numbers import ZERO_DIGEST, ZOO, ReportStatus, Violation
 from agents.protocol.structs import Report, read
 from agents.protocol.view import View, observe
 from agents.rounds.reader import RoundReader
-from agents.rounds.upkeep import REPORT_BLOCKS
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.errors import AgentError, Reverted, RpcDown, Stopped
@@ -118,8 +117,7 @@ class OwnAppeals:
     def _confirmed(self, head: Head, node: int) -> Iterator[tuple[Case, Report]]:
         """The reports on the node that wait for an appeal, or for their slash."""
         network = self._network
-        first = max(network.deployment.block, head.number - REPORT_BLOCKS)
-        for report_id in network.reported_on(node, first, head.number):
+        for report_id in network.open_reports(node=node):
             report = network.report(report_id)
             if report.status == ReportStatus.CONFIRMED:
                 place = report.job_id, report.round_id

@@ -13,8 +13,6 @@ from agents.protocol.numbers import ReportStatus
 from agents.protocol.structs import read
 from agents.runtime.chain import Head
 
-_REPORT_BLOCKS = 50_000
-
 
 @dataclass(frozen=True)
 class Case:
@@ -27,8 +25,7 @@ class Case:
 def open_cases(network: Network, job_id: int, head: Head) -> list[Case]:
     """The job's open cases, challenges first."""
     cases = {Case(number, None): None for job, number in network.disputed() if job == job_id}
-    first = max(network.deployment.block, head.number - _REPORT_BLOCKS)
-    for report_id in network.reported(job_id, first, head.number):
+    for report_id in network.open_reports(job_id):
         report = network.report(report_id)
         if report.status == ReportStatus.APPEALED and head.timestamp <= report.deadline:
             cases.setdefault(Case(report.round_id, report.node_id))

@@ -113,14 +113,13 @@ def attestation_rulings(network: Network, due: Iterable[Attestation]) -> Iterato
 def appeal_rulings(
     network: Network,
     head: Head,
-    first_block: int,
     is_innocent: Callable[[bytes, Report], bool | None],
 ) -> Iterator[Ruling]:
     """Decisions on the open appeals, of whichever job.
 
     `is_innocent(report id, report)` re-executes: True, False, or None while an artefact is missing.
     """
-    for report_id in network.reported(None, first_block, head.number):
+    for report_id in network.open_reports():
         report = network.report(report_id)
         if report.status != ReportStatus.APPEALED or head.timestamp > report.deadline:
             continue

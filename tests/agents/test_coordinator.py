@@ -108,7 +108,7 @@ def chain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         wrong = is_wrong()
         return None if wrong is None else SimpleNamespace(why=f"challenge {view.job_id}")
 
-    def appeals(network: Any, head: Any, first: int, is_innocent: Any) -> Iterator[Any]:
+    def appeals(network: Any, head: Any, is_innocent: Any) -> Iterator[Any]:
         for job_id in network.appealed:
             report = SimpleNamespace(job_id=job_id, round_id=1, node_id=1)
             verdict = is_innocent(bytes([job_id]), report)

@@ -63,7 +63,7 @@ class Jobs:
             job_count=lambda: count,
             deployment=Stub(block=0),
             attesters=lambda job, *_: {7} if job in self.attested else set(),
-            reported=lambda *_: list(reports),
+            open_reports=lambda: list(reports),
             report=lambda job: Stub(job_id=job, status=ReportStatus.CONFIRMED),
         )
         context: Any = Context(

@@ -63,8 +63,7 @@ class Facts:
     def node(self, node_id: int) -> Any:
         return self.nodes[node_id]
 
-    def reported(self, job_id: int | None, first: int, last: int) -> list[bytes]:
-        assert job_id is None  # the committee decides in every job
+    def open_reports(self) -> list[bytes]:  # the committee decides in every job
         return list(self.found)
 
     def report(self, report_id: bytes) -> Any:
@@ -177,7 +176,7 @@ def test_an_appeal_is_decided_by_re_execution(innocent: bool) -> None:
         return innocent
 
     facts = Facts(found={IDS[0]: report(ReportStatus.APPEALED)})
-    (ruling,) = appeal_rulings(facts, HEAD, 0, judge)
+    (ruling,) = appeal_rulings(facts, HEAD, judge)
     assert decode(["bytes32", "bool"], ruling.data[4:]) == (IDS[0], innocent)
     assert ruling.target == facts.reports.address
     assert asked == [(1, 2, 7)]
@@ -189,14 +188,14 @@ def test_an_appeal_is_decided_by_re_execution(innocent: bool) -> None:
 )  # fmt: skip
 def test_only_open_appeals_are_decided(found: Any) -> None:
     facts = Facts(found={IDS[0]: found})
-    assert list(appeal_rulings(facts, HEAD, 0, lambda i, r: True)) == []
+    assert list(appeal_rulings(facts, HEAD, lambda i, r: True)) == []
 
 
 def test_an_appeal_that_cannot_be_judged_holds_up_no_other() -> None:
     facts = Facts(found={i: report(ReportStatus.APPEALED) for i in IDS})
     facts.found[IDS[0]].node_id = 6
     verdicts = {6: None, 7: True}
-    (ruling,) = appeal_rulings(facts, HEAD, 0, lambda i, r: verdicts[r.node_id])
+    (ruling,) = appeal_rulings(facts, HEAD, lambda i, r: verdicts[r.node_id])
     assert ruling.salt == salt_of("appeal", IDS[1])
 
 
