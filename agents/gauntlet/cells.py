@@ -16,6 +16,7 @@ from torch import Tensor
 from agents.gauntlet.loss_score import LOSS_TOLERANCE, NANO
 from agents.gauntlet.ratings import MICRO
 from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.training.evaluate import joined
 
 Values = NDArray[np.float64]
 
@@ -38,11 +39,14 @@ class Cells:
         options: Gauntlet,
         parts: int = 1,
         first: int = 0,
+        at_once: int = 1,
     ) -> None:
+        """`at_once`: sequences that may be one batch of `rows`, though they are of several."""
         self._runs, self._extra = options.runs, options.extra if extra else 0
-        self._rows: list[list[Tensor]] = [[] for _ in range(parts)]
+        self._rows: list[list[Tensor]] = []
         of_part, of_batch = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for part, found in enumerate(self._rows):
+        for part in range(parts):
+            found: list[Tensor] = []
             for index, batch in enumerate((*assigned, *extra)):
                 rows = batch[(part - first - index) % parts :: parts]
                 if len(rows):
@@ -50,6 +54,7 @@ class Cells:
                     count = len(rows) * self._cut(rows)
                     of_part.append(np.full(count, part))
                     of_batch.append(np.full(count, index))
+            self._rows.append(joined(found, at_once))
         self.part: NDArray[np.int64] = np.concatenate(of_part)
         self.batch: NDArray[np.int64] = np.concatenate(of_batch)
         self._more = self.batch >= len(assigned)
@@ -61,7 +66,7 @@ class Cells:
         return min(self._runs, rows.shape[1] - 1)
 
     def rows(self, part: int) -> Sequence[Tensor]:
-        """The sequences of a part: int64 [rows, seq + 1] of each batch that has some."""
+        """The sequences of a part, batch after batch: int64 [rows, seq + 1] each."""
         return self._rows[part]
 
     def means(self, losses: Sequence[Sequence[Values]]) -> Values:

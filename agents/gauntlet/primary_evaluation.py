@@ -56,11 +56,12 @@ from agents.protocol.draw import draw
 from agents.rounds.plan import Plan
 from agents.training.assignment import Manifest, Ranges, unassigned
 from agents.training.data import DataSource
-from agents.training.evaluate import token_losses, validation_loss
+from agents.training.evaluate import joined, token_losses, validation_loss
 from agents.training.norms import norm
 from agents.training.rng import derive_key, raw_words
 from agents.training.state import PayloadError, State, apply_outer
 
+_LOGITS = 1 << 20  # of one forward pass, 4 MB, where a batch of the job has no more
 _BLOCK = 256  # words drawn at once
 _TOO_SHORT = 1e-30  # of the wanted norm: stretching by more would leave the range of fp32
 
@@ -166,7 +167,8 @@ class Yardstick:
     def _cells(self, node: int) -> Cells:
         """Where a node's work is looked for; the seed says with which part sequences begin."""
         parts, first = len(self.parts), self.seed[0]
-        return Cells(self.assigned(node), self.extra(node), self.options, parts, first)
+        batches = self.assigned(node), self.extra(node)
+        return Cells(*batches, self.options, parts, first, self._at_once)
 
     def assigned(self, node: int) -> list[Tensor]:
         """At most `eval_batches` of the batches that the node was assigned, drawn by the seed."""
@@ -206,6 +208,18 @@ class Yardstick:
         return [data.sequences(part) for part in np.split(rows, range(size, len(rows), size))]
 
     @cached_property
+    def _random(self) -> list[Tensor]:
+        """The same sequences, as many at once as a pass takes."""
+        return joined(self.random, self._at_once)
+
+    @cached_property
+    def _at_once(self) -> int:
+        """Sequences of one pass: as many as a batch has, more where all their logits are few."""
+        spec, data = self.job.spec, self.job.data
+        logits = spec.optimizer.seq_len * spec.model.vocab_size
+        return max(data.batch_size, _LOGITS // logits)
+
+    @cached_property
     def parts(self) -> tuple[Part, ...]:
         """Those that work is looked for in; a job that pays by rank has one, the whole model."""
         names = sorted(self.job.shapes)
@@ -235,7 +249,7 @@ class Yardstick:
         )
 
     def _loss(self, state: State) -> float:
-        return validation_loss(self.job.net(self.device), state, self.random)
+        return validation_loss(self.job.net(self.device), state, self._random)
 
     def _losses(self, states: Sequence[State], cells: Cells) -> Values:
         """Each cell's mean loss under the state of its part."""

@@ -32,6 +32,22 @@ def validation_loss(net: FlatModel, state: State, batches: Sequence[Tensor]) -> 
     return math.fsum(float(part.sum()) for part in losses) / sum(part.numel() for part in losses)
 
 
+def joined(batches: Iterable[Tensor], most: int) -> list[Tensor]:
+    """The same sequences in fewer batches: neighbours become one of at most ``most`` sequences.
+
+    A small network takes hardly longer for many sequences than for one.
+    """
+    found: list[list[Tensor]] = []
+    for batch in batches:
+        last = found[-1] if found else []
+        fits = sum(map(len, last)) + len(batch) <= most
+        if last and fits and batch.shape[1:] == last[0].shape[1:]:
+            last.append(batch)
+        else:
+            found.append([batch])
+    return [torch.cat(parts) for parts in found]
+
+
 @torch.no_grad()
 def token_losses(net: FlatModel, state: State, batches: Iterable[Tensor]) -> list[Tensor]:
     """Cross-entropy of every token: float64 [batch, seq] for each batch, on the net's device.

@@ -33,6 +33,23 @@ def test_each_sequence_is_for_one_part_and_they_take_turns(first: int) -> None:
     assert [start // 10 for part in (0, 1) for start in firsts(cells, part)] == cells.batch.tolist()
 
 
+@pytest.mark.parametrize("at_once", [1, 3, 5, 100])
+def test_how_many_sequences_go_at_once_changes_no_cell(at_once: int) -> None:
+    given = ([batch(0), batch(10)], [batch(20, rows=1), batch(30)], Gauntlet(runs=2), 2)
+    apart, joined = Cells(*given), Cells(*given, at_once=at_once)
+    assert [firsts(joined, part) for part in (0, 1)] == [firsts(apart, part) for part in (0, 1)]
+    assert max(len(rows) for part in (0, 1) for rows in joined.rows(part)) <= max(2, at_once)
+    losses = [
+        [[rows[:, 1:].numpy() + 0.5 * np.arange(8) for rows in cells.rows(part)] for part in (0, 1)]
+        for cells in (apart, joined)
+    ]
+    assert joined.means(losses[1]).tolist() == apart.means(losses[0]).tolist()
+    assert (joined.part.tolist(), joined.batch.tolist()) == (
+        apart.part.tolist(),
+        apart.batch.tolist(),
+    )
+
+
 def test_batches_of_one_sequence_take_turns_too() -> None:
     cells = Cells([batch(0, rows=1), batch(10, rows=1)], [], Gauntlet(), 2)
     assert (firsts(cells, 0), firsts(cells, 1)) == ([0], [10])
