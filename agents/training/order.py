@@ -4,8 +4,8 @@
 An epoch goes through the training sequences in an order that its key fixes. The order is a
 swap-or-not shuffle (Hoang, Morris and Rogaway, "An Enciphering Scheme Based on a Card Shuffle",
 CRYPTO 2012, figure 1), with as many rounds as Ethereum's shuffle of its validators has. Each place
-is shuffled by itself: a batch costs time and memory for its own rows, whatever the number of
-sequences that a manifest claims.
+is shuffled by itself: a batch costs time and memory for its own rows and some hundred beside them,
+whatever the number of sequences that a manifest claims.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from agents.training.rng import derive_key, raw_words
 ROUNDS = 90  # SHUFFLE_ROUND_COUNT of Ethereum's consensus specification
 MAX_SIZE = 2**62
 _BLOCK = 2**16  # places that are shuffled at once, unless one batch has more
+# Places are shuffled this many at once where one batch is asked for: neighbours are asked for soon,
+# and to shuffle a thousand takes half as long again as to shuffle two.
+_RUN = 2**9
+_RUNS = 64  # of them are kept, a quarter of a megabyte unless batches are larger
 
 Words = NDArray[np.uint64]
 
@@ -72,10 +76,26 @@ class BatchOrder:
     def __init__(self, sequences: int, batch_size: int, seed: int) -> None:
         self._sequences, self._batch, self._seed = sequences, batch_size, seed
         self.batches_per_epoch = sequences // batch_size
+        self._runs: dict[int, NDArray[np.int64]] = {}  # rows by the first of a run of batches
 
     def rows(self, index: int) -> NDArray[np.int64]:
-        """Numbers of the sequences of batch ``index`` >= 0, int64 [batch_size]."""
-        return self.rows_of(index, index + 1).reshape(-1)
+        """Numbers of the sequences of batch ``index`` >= 0, int64 [batch_size].
+
+        Those of the batches around it are worked out with it and kept, as `_RUN` says.
+        """
+        length = max(_RUN // self._batch, 1)
+        epoch, batch = divmod(index, self.batches_per_epoch)
+        place = batch % length
+        first = index - place
+        rows = self._runs.get(first)
+        if rows is None:
+            end = min(first + length, (epoch + 1) * self.batches_per_epoch)
+            rows = self.rows_of(first, end)
+            if len(self._runs) >= _RUNS:
+                self._runs.clear()
+            self._runs[first] = rows
+        found: NDArray[np.int64] = rows[place].copy()
+        return found
 
     def rows_of(self, first: int, last: int) -> NDArray[np.int64]:
         """The `rows` of batches ``first`` to ``last`` - 1, int64 [last - first, batch_size].

@@ -125,6 +125,19 @@ def test_many_batches_at_once_are_each_as_by_itself(
         assert (together.shape, together.dtype) == ((last - first, 4), np.int64)
 
 
+def test_kept_batches_are_what_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for in any order, across epochs, with room for two runs of three batches; what the
+    asker does to one stays with it."""
+    whole = BatchOrder(103, 4, seed=3).rows_of(0, 60).tolist()
+    monkeypatch.setattr("agents.training.order._RUN", 12)
+    monkeypatch.setattr("agents.training.order._RUNS", 2)
+    order = BatchOrder(103, 4, seed=3)
+    for index in (0, 1, 26, 24, 25, 59, 0, 24, 49, 50, 2, 1, 58):
+        rows = order.rows(index)
+        assert rows.tolist() == whole[index]
+        rows += 1
+
+
 def test_a_batch_is_its_places_of_its_epochs_shuffle() -> None:
     whole = shuffled(derive_key("order", 3, 2), 103, np.arange(103))
     assert BatchOrder(103, 4, seed=3).rows(2 * 25 + 6).tolist() == whole[24:28].tolist()
