@@ -31,10 +31,11 @@ from torch import Tensor
 from agents.executor import Executor
 from agents.jobs.classes import barred
 from agents.jobs.following import Following
+from agents.jobs.hidden_riders import riders_hidden
 from agents.jobs.judgeable import unjudgeable
 from agents.jobs.outer_step import weights_of
 from agents.jobs.own_data import shown_openly
-from agents.jobs.riders import riders_hidden, riders_paid
+from agents.jobs.riders import riders_paid
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.nodes.membership import Membership
 from agents.pipeline.checkpoint import States

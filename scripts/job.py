@@ -414,7 +414,7 @@ def _few_evaluated(spec: Any, trainers: int, anyway: bool) -> list[str]:
 
 def _refuse_riders(job: Any, anyway: bool) -> None:
     """ClickException where noise hides riders whose work is done again, unless `anyway`."""
-    from agents.jobs.riders import riders_hidden
+    from agents.jobs.hidden_riders import riders_hidden
     from agents.runtime.config import TrainerSettings
 
     why = riders_hidden(job, TrainerSettings())
@@ -426,7 +426,8 @@ def _refuse_riders(job: Any, anyway: bool) -> None:
 
 def _trainers_leave(job: Any) -> list[str]:
     """Why trainers with the default settings leave the job, for a sponsor that knows its nodes."""
-    from agents.jobs.riders import riders_hidden, riders_paid
+    from agents.jobs.hidden_riders import riders_hidden
+    from agents.jobs.riders import riders_paid
     from agents.runtime.config import TrainerSettings
 
     settings = TrainerSettings()

@@ -33,8 +33,9 @@ from agents.jobs.choice import (
     ranked,
     refusal,
 )
+from agents.jobs.hidden_riders import riders_hidden
 from agents.jobs.own_data import shown_openly
-from agents.jobs.riders import riders_hidden, riders_paid
+from agents.jobs.riders import riders_paid
 from agents.protocol.network import Network
 from agents.protocol.numbers import BPS, JobStatus, Phase, Role
 from agents.protocol.structs import Bounds, Job, Round, Terms, read

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from agents.jobs.riders import riders_hidden, riders_paid
+from agents.jobs.hidden_riders import riders_hidden
+from agents.jobs.riders import riders_paid
 from agents.mechanisms.privacy.gaussian import Gaussian
 from agents.mechanisms.privacy.parts import noise
 from agents.protocol.numbers import Violation
