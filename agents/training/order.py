@@ -19,7 +19,7 @@ ROUNDS = 90  # SHUFFLE_ROUND_COUNT of Ethereum's consensus specification
 MAX_SIZE = 2**62
 _BLOCK = 2**16  # places that are shuffled at once, unless one batch has more
 # Places are shuffled this many at once where one batch is asked for: neighbours are asked for soon,
-# and to shuffle a thousand takes half as long again as to shuffle two.
+# and to shuffle five hundred takes half as long again as to shuffle two.
 _RUN = 2**9
 _RUNS = 64  # of them are kept, a quarter of a megabyte unless batches are larger
 
