@@ -45,6 +45,7 @@ class Member:
             "_absent": set(),
             "_missed": {},
             "_samples": {},
+            "_measured": None,
             "_began": {},
             "_say": self.heard.append,
             "_told": False,
