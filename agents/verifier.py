@@ -69,6 +69,7 @@ from agents.verify.spot_checks import (
 _HEAD_START = 0.5  # of the fallback window, left to aggregators
 _PATIENCE_S = 2.0
 _GIVE_UP = 0.5  # of the challenge window: how long a missing artefact is waited for
+_PROTEST = 0.75  # of it: how long a result that leaves out what could be had is not attested
 _LAST_PART = 0.9  # of the challenge window: what is found later is said without an announcement
 
 
@@ -352,7 +353,10 @@ class VerifierInJob:
     def _judge(self, view: View, node: int) -> str | None:
         """Attest the proposed result, or challenge it with the differences as evidence."""
         patient = self._elapsed(view) < _GIVE_UP
-        wrong = result_errors(self.reader, view, patient)
+        # After that it would help nobody but a friend of the proposer's, who attests: it would have
+        # the cut of all verifiers.
+        protests = self._elapsed(view) < _PROTEST
+        wrong = result_errors(self.reader, view, patient, protests)
         if wrong is None:
             return None
         challenged = self.network.is_challenged(view.job_id, view.round_id)

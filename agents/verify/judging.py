@@ -30,13 +30,15 @@ from agents.training.state import file_bound
 from agents.verify.spot_checks import Finding, malformed, reexecute
 
 
-def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] | None:
+def result_errors(
+    reader: RoundReader, view: View, patient: bool, protests: bool = True
+) -> list[str] | None:
     """What is wrong with the result proposed in a round; empty if nothing, None for no verdict yet.
 
     A result that leaves out payloads as unavailable is not wrong, or anyone could make an honest
-    one look wrong by publishing late; who could read them in time has no verdict on it, and so
-    doesn't attest. `patient`: wait for what the store lacks. Raises StoreUnavailable when the store
-    itself is down.
+    one look wrong by publishing late; who could read them in time has no verdict on it while it
+    `protests`, and so doesn't attest. `patient`: wait for what the store lacks. Raises
+    StoreUnavailable when the store itself is down.
     """
     submissions = reader.submissions(view)
     if patient and any(s.unavailable for s in submissions):
@@ -70,7 +72,8 @@ def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] |
         return None
     wrong = disagreements(outcome, proposal, report)
     late = [s for s in submissions if s.gradient is not None and s.reveal.node in report.missing()]
-    if not wrong and any(_could_read(reader, view, submissions, group) for group in outcome.unread):
+    hidden = any(_could_read(reader, view, submissions, group) for group in outcome.unread)
+    if not wrong and hidden and protests:
         return None
     if not wrong or not late:
         return wrong
@@ -80,7 +83,7 @@ def result_errors(reader: RoundReader, view: View, patient: bool) -> list[str] |
         return wrong
     in_time = any(reader.had_in_time(view, s) for s in late)
     hidden = any(_could_read(reader, view, submissions, group) for group in other.unread)
-    return None if in_time or hidden else []
+    return None if (in_time or hidden) and protests else []
 
 
 def _has_noised(reader: RoundReader, view: View, report: RoundReport) -> bool:

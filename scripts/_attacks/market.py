@@ -24,7 +24,7 @@ from agents.jobs.publish import Terms
 from agents.protocol import formulas
 from agents.protocol.benchmark_verdict import benchmark_verdict
 from agents.protocol.consent import operator_consent
-from agents.protocol.numbers import BPS, ZOO, Phase, ReportStatus, Role, Violation
+from agents.protocol.numbers import BPS, UNCLAIMED, ZOO, Phase, ReportStatus, Role, Violation
 from agents.protocol.slashing import DEFAULTS, NO_ROW, Row, reporter_share, slash_amount
 from scripts._attacks.embedded import CHAIN_ID, Embedded
 from scripts._net.deployment import DeploymentSettings
@@ -386,11 +386,21 @@ class Market:
         self.pass_phase(number, Phase.REVEAL)
 
     def propose(
-        self, number: int, pay: Mapping[Player, int], by: Player | None = None, label: str = "right"
+        self,
+        number: int,
+        pay: Mapping[Player, int],
+        by: Player | None = None,
+        label: str = "right",
+        unclaimed: int = 0,
     ) -> tuple[list[int], list[int]]:
-        """Propose a result, by the aggregator on duty unless told; its arrays. Raises Refused."""
+        """Propose a result, by the aggregator on duty unless told; its arrays. Raises Refused.
+
+        `unclaimed`: what counts for nobody (`agents.rounds.unread`).
+        """
         proposer = by or self.on_duty(number)
         line = sorted((player.node, amount) for player, amount in pay.items())
+        if unclaimed:
+            line = [(UNCLAIMED, unclaimed), *line]
         arrays = [node for node, _ in line], [amount for _, amount in line]
         digests = [keccak(text=f"{part} of {label}") for part in ("model", "update", "report")]
         place = (self.job, number, proposer.node)

@@ -412,7 +412,7 @@ def _left_out(market: Market, cheat: Player) -> tuple[int, tuple[list[int], list
     """A node has revealed what nobody can get, and the result is proposed without it."""
     number = market.train()
     others = _others(market, cheat)
-    return number, market.propose(number, dict.fromkeys(others, 1))
+    return number, market.propose(number, dict.fromkeys(others, 1), unclaimed=1)
 
 
 def withhold_a_payload(market: Market) -> Outcome:

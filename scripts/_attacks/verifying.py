@@ -438,6 +438,32 @@ def pay_oneself_by_a_trainer(market: Market) -> Outcome:
     return outcome(market, deed, everybody_works, attackers, stakes)
 
 
+def leave_others_out(market: Market) -> Outcome:
+    """The aggregator on duty leaves out all payloads but the attacker's, as if they could not be
+    had. Nobody can prove that they could, so the result stands; verifiers who had them attest it
+    late in the window."""
+    return _others_left_out(market, attested=True)
+
+
+def _others_left_out(market: Market, attested: bool) -> Outcome:
+    """`attested`: by honest verifiers too, in the end."""
+    duty = _duty(market)
+
+    def deed(market: Market) -> None:
+        number = market.train()
+        ours = dict.fromkeys(market.evil, 1)
+        arrays = market.propose(number, ours, by=duty, unclaimed=len(market.honest))
+        market.attest(number, market.evil_verifiers)
+        if attested:
+            market.attest(number)
+        market.finalize(number, arrays)
+
+    attackers = [duty, *market.evil, *market.evil_verifiers]
+    numbers = market.numbers
+    stakes = numbers.aggregator_stake + numbers.stake * len(market.evil) + _voices(market)
+    return outcome(market, deed, everybody_works, attackers, stakes)
+
+
 def challenge_ones_own_result(market: Market) -> Outcome:
     """The aggregator on duty proposes a wrong result, and its friend has announced it before
     anybody else can, for the finder's share of the slash."""
@@ -564,6 +590,7 @@ ATTACKS = (
     Attack("copy a challenge from the mempool", "verifying", copy_a_challenge),
     Attack("announce every result", "verifying", announce_every_result),
     Attack("propose a result that pays oneself", "verifying", pay_oneself),
+    Attack("leave all but one's own out of the result", "verifying", leave_others_out),
     Attack("have a trainer propose it", "verifying", pay_oneself_by_a_trainer),
     Attack("have a friend challenge one's result", "verifying", challenge_ones_own_result),
     Attack("stay silent on duty", "verifying", stay_silent_on_duty),

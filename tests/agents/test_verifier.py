@@ -95,6 +95,7 @@ class Desk:
             SimpleNamespace(
                 models=SimpleNamespace(report=self._read_report),
                 submissions=lambda view: self.submissions,
+                counted=lambda view, submissions: submissions,
                 proposed=lambda view, found: None,
                 outcome=lambda view, found, report: object(),
                 inputs=lambda view, found, outcome, patient: inputs,
@@ -271,6 +272,23 @@ def test_what_is_attested_is_kept(
     one.network.results = "results"
     one.network.is_challenged = lambda job, number: False
     one.context.sender = SimpleNamespace(send=lambda *order: sent.append(order))
-    monkeypatch.setattr(verifier, "result_errors", lambda reader, view, patient: [])
+    monkeypatch.setattr(verifier, "result_errors", lambda reader, view, *how: [])
     VerifierInJob._judge(one, desk.view(), VERIFIER)
     assert sent == ([("results", "attest", 1, 1, VERIFIER, b"its hash")] if attests else [])
+
+
+@pytest.mark.parametrize(("part", "protests"), [(0.0, True), (0.7, True), (0.8, False)])
+def test_a_protest_ends_in_the_last_quarter_of_the_window(
+    tiny: HonestRound, monkeypatch: pytest.MonkeyPatch, part: float, protests: bool
+) -> None:
+    """Who never attested what leaves others out would leave its pay to who does."""
+    desk = Desk(tiny, [])
+    desk.now = round(part * WINDOW_S)
+    asked: list[bool] = []
+
+    def judge(reader: Any, view: Any, patient: bool, protests: bool) -> None:
+        asked.append(protests)
+
+    monkeypatch.setattr(verifier, "result_errors", judge)
+    VerifierInJob._judge(cast(Any, desk.verifier), desk.view(), VERIFIER)
+    assert asked == [protests]

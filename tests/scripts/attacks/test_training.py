@@ -66,8 +66,9 @@ EXPECTED = {
     "withhold the reveal": (-4.5, 0),
     # 5, 10 and 15 %, less a tenth of them.
     "commit and abort three times": (-27, 0),
-    "withhold a payload": (0, 0),
-    "publish a payload late": (-100, 0),
+    # Its part is the treasury's.
+    "withhold a payload": (0, OF_NINE),
+    "publish a payload late": (-100, OF_NINE),
     "flee with the stake before the slash": (LIE, BESIDE),
     "dilute the slash with new stake": (LIE, BESIDE),
     "work on after a conviction": (0, 0),

@@ -41,6 +41,8 @@ EXPECTED = {
     "copy an announcement": (0, 0),
     "copy a challenge from the mempool": (0, 0),
     "announce every result": (-10, 0),
+    # Six of nine honest nodes are left out, and their part is the treasury's.
+    "leave all but one's own out of the result": (0, 6 * OF_NINE),
     # A fifth of the aggregator's stake, of which the finder has half, and its cut, which is
     # another's.
     "propose a result that pays oneself": (-200 - 50, -100 - 50),
@@ -79,6 +81,14 @@ def test_without_a_verifier__what_takes_one_is_impossible() -> None:
     found = verifying.frame(few)
     assert (found.profit, found.capital, found.note) == (0, 0, "the attacker has no verifier")
     assert verifying.report_everybody(few) == found
+
+
+def test_control__verifiers_that_never_attest_what_leaves_others_out_pay_the_one_that_does() -> (
+    None
+):
+    """Its part of the verifiers' cut is a third; alone it has all of 100 ZOO."""
+    found = verifying._others_left_out(Market(Numbers()), attested=False)
+    assert in_zoo(found)[0] == pytest.approx(100 - 100 / 3)
 
 
 def test_two_thirds_of_the_weight__do_not_pay_themselves(captured: Market) -> None:
