@@ -11,11 +11,12 @@ however often it is drawn.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from agents.jobs.job import JobContext
-from agents.mechanisms.privacy.gaussian import Gaussian
-from agents.mechanisms.privacy.parts.residual import power
 from agents.runtime.config import TrainerSettings
+
+if TYPE_CHECKING:  # who only asks what jobs pay does not load torch
+    from agents.jobs.job import JobContext
 
 _GUESSED = 0.5  # of an update's length, by who goes on in the direction of past merges
 _FOUND = 0.99  # of drawn riders; with the margin of the draw 0.8 to 1 of them would do
@@ -28,6 +29,9 @@ def riders_hidden(job: JobContext, settings: TrainerSettings) -> str | None:
     None where there is no such noise, where it is so short that a rider is found, and where the
     operator accepts riders.
     """
+    from agents.mechanisms.privacy.gaussian import Gaussian
+    from agents.mechanisms.privacy.parts.residual import power
+
     privacy = job.privacy
     if not (job.verification.redone and isinstance(privacy, Gaussian)) or settings.accept_riders:
         return None
