@@ -41,11 +41,11 @@ EXPECTED = {
     "copy an announcement": (0, 0),
     "copy a challenge from the mempool": (0, 0),
     "announce every result": (-10, 0),
-    # Six of nine honest nodes are left out, and their part is the treasury's.
-    "leave all but one's own out of the result": (0, 6 * OF_NINE),
     # A fifth of the aggregator's stake, of which the finder has half, and its cut, which is
     # another's.
     "propose a result that pays oneself": (-200 - 50, -100 - 50),
+    # Six of nine honest nodes are left out, and their part is the treasury's.
+    "leave all but one's own out of the result": (0, 6 * OF_NINE),
     "have a trainer propose it": (-20 - 50, -10 - 50),
     "have a friend challenge one's result": (-200 + 100 - 50, -50),
     "stay silent on duty": (-50, -50),
