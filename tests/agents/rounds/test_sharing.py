@@ -496,6 +496,16 @@ def far_from(miners: Miners, node: int) -> tuple[Distant, Sharing]:
     return store, Sharing(*place, lambda *_: miners.posts[node])
 
 
+def beside_a_slow_mate(miners: Miners, node: int) -> tuple[int, Distant, Sharing]:
+    """A mate of the node's stage whose payload takes until `brought`, the store, and the node's
+    own part."""
+    mate = next(m for m in miners.mates(miners.stage_of(node)) if m != node)
+    store, sharing = far_from(miners, node)
+    store.slow = frozenset({miners.facts.revealed[mate].content})
+    store.brought = threading.Event()
+    return mate, store, sharing
+
+
 def test_miners_that_publish_nothing_do_not_make_the_owners_of_shards_late(miners: Miners) -> None:
     """Attack: the searches for six of nine, one after the other, were over when the proposer waited
     no more. So no honest owner delivered anything, and every stage kept its weights."""
@@ -517,10 +527,7 @@ def test_a_mate_that_serves_its_payload_slowly_does_not_make_an_owner_late(
     """It is waited for beside the loop, longer than one that serves nothing, and then left out."""
     monkeypatch.setattr(sharing_file, "_WAIT_S", 0.3)
     node = NINE[0]
-    mate = next(m for m in miners.mates(miners.stage_of(node)) if m != node)
-    store, sharing = far_from(miners, node)
-    store.slow = frozenset({miners.facts.revealed[mate].content})
-    store.brought = threading.Event()
+    mate, store, sharing = beside_a_slow_mate(miners, node)
     try:
         for now in (0, 30):
             miners.view.now = now
@@ -540,10 +547,7 @@ def test_what_comes_slowly_is_merged_once_it_is_there(
 ) -> None:
     monkeypatch.setattr(sharing_file, "_WAIT_S", 0.3)
     node = NINE[0]
-    mate = next(m for m in miners.mates(miners.stage_of(node)) if m != node)
-    store, sharing = far_from(miners, node)
-    store.slow = frozenset({miners.facts.revealed[mate].content})
-    store.brought = threading.Event()
+    mate, store, sharing = beside_a_slow_mate(miners, node)
     assert sharing.step(miners.view, node) is None
     store.brought.set()
     end, did = time.monotonic() + 30.0, None
