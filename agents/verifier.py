@@ -62,6 +62,7 @@ from agents.verify.spot_checks import (
     look_ahead,
     malformed,
     reexecute,
+    suspects_by_findings,
     suspects_by_proof,
     suspects_by_sign,
 )
@@ -208,13 +209,17 @@ class VerifierInJob:
         able = partial(self.access.may_check, view.job_id, inputs.plan, node)
         found, complete = malformed(inputs), True
         for suspects in (self._by_sign, self._by_proof, partial(self._others, able=able)):
-            due = suspects(inputs)
-            shut = [suspect for suspect in due if not able(suspect)]
-            if shut:
-                self.context.log.debug("waiting_for_shard_keys", round=view.round_id, nodes=shut)
-                due = {suspect: why for suspect, why in due.items() if suspect not in shut}
-            complete = complete and not shut
-            found += self._redo(inputs, due)
+            due, looked_at = suspects(inputs), set[int]()
+            while due:
+                shut = [suspect for suspect in due if not able(suspect)]
+                if shut:
+                    told = {"round": view.round_id, "nodes": shut}
+                    self.context.log.debug("waiting_for_shard_keys", **told)
+                complete = complete and not shut
+                found += self._redo(inputs, {n: why for n, why in due.items() if n not in shut})
+                looked_at |= due.keys()
+                asked = suspects_by_findings(inputs, found)
+                due = {n: why for n, why in asked.items() if n not in looked_at}
             self._keep_exhibits(inputs, {f.node for f in found if f.violation is not None})
             unsaid = self._unsaid(view, node, found)
             if unsaid:

@@ -6,7 +6,8 @@ from a neighbour must bear that neighbour's signature, so a miner can't have inv
 on. Within one determinism class the log must be the same to the bit, and so must the payload.
 Across classes the digests of what went out and of weights differ. Then the order of the log and the
 digests of what came in must be the same, and the payload, the stated losses and what the miner's
-neighbours received of it must be near (`agents.verify.handed_on`).
+neighbours received of it must be near (`agents.verify.handed_on`), unless what it was sent makes
+rounding alone decide them (`agents.verify.rounding`).
 
 Where epochs are audited by segments, it is the entries, events and losses of the drawn one, from
 the published state before it. Whoever read the miner's artefacts has looked at the rest of what its
@@ -56,6 +57,7 @@ from agents.verify.reexecution import (
     compare_encoded,
     unlike,
 )
+from agents.verify.rounding import excusers
 from agents.verify.segments import compare_ends
 
 # In 1e-6 nats: fp32 rounds what a loss near 0 is the difference of that coarsely.
@@ -64,13 +66,16 @@ _NEAR_ZERO = 10
 
 @dataclass(frozen=True)
 class Verdict:
-    """`right`: nothing is wrong with the miner's work. `details`: for the evidence. `unsure`: as in
-    `agents.verify.spot_checks.Finding`."""
+    """`right`: nothing is wrong with the miner's work. `details`: for the evidence. `unsure`,
+    `ask`: as in `agents.verify.spot_checks.Finding`. `place`: of the last entry that shows what is
+    wrong, where rounding may have made it so; None where it can't have."""
 
     right: bool
     reason: str
     details: dict[str, Any]
     unsure: str = ""
+    ask: tuple[int, ...] = ()
+    place: int | None = None
 
 
 def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentStore) -> Verdict:
@@ -98,6 +103,32 @@ def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentSt
         except PayloadError as error:
             return Verdict(False, f"The state before segment {part.index} is none: {error}.", {})
     same_class = mined.proof.determinism_class == determinism_class(device)
+    found = _judged(inputs, mined, work, start, entries, part, same_class, store)
+    if found.place is None or same_class or mined.segment is not None:
+        return found
+    asked = excusers(
+        lambda weights: begun(job, inputs.plan, node, weights, device),
+        before,
+        entries[: found.place + 1],
+        update_limit(job.spec),
+    )
+    return _excused(found, asked) if asked else found
+
+
+def _judged(
+    inputs: RoundInputs,
+    mined: Mined,
+    work: StageWork,
+    start: State,
+    entries: Sequence[Entry],
+    part: Segment,
+    same_class: bool,
+    store: ContentStore,
+) -> Verdict:
+    """What executing the entries of a part of the log finds. `work`: before them, with the weights
+    `start`; it is used up. Raises as `check_miner`."""
+    job, first = inputs.job, part.first_event
+    assert mined.proof is not None
     sent = None if same_class else handed_on(inputs, mined, store)
     found = _redo(work, entries, first, sent)
     if found is not None:
@@ -108,20 +139,38 @@ def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentSt
         return Verdict(False, f"The log differs from replay at event {odd}.", {"event": odd})
     false = _false_loss(work.losses, mined.proof, same_class)
     if false is not None:
-        return Verdict(
-            False, f"The loss of sample {false} is not what replay gives.", {"loss": false}
-        )
+        reason = f"The loss of sample {false} is not what replay gives."
+        return Verdict(False, reason, {"loss": false}, place=_place(entries, false))
     if mined.segment is not None:
         if same_class:
             return Verdict(True, "Replay gives the same bits.", _details(1.0, True, mined.segment))
         verdict = compare_ends(work, start, mined, job, store, _tolerances(job))
     else:
-        verdict = _compare_payload(inputs, mined, change(before, work.state()), same_class, store)
+        verdict = _compare_payload(inputs, mined, change(start, work.state()), same_class, store)
     details = _details(verdict.cosine, same_class, mined.segment)
+    if not verdict.ok:
+        return Verdict(False, verdict.reason, details, place=len(entries) - 1)
     known = _first_difference(work.events, part.events, exact=True) is None
     known &= _false_loss(work.losses, mined.proof, exact=True) is None
     unsure = "" if verdict.exact and known else unlike(mined.proof.determinism_class)
-    return Verdict(verdict.ok, verdict.reason, details, unsure if verdict.ok else "")
+    return Verdict(True, verdict.reason, details, unsure)
+
+
+def _excused(found: Verdict, asked: Sequence[int]) -> Verdict:
+    """No word on a miner that would be wrong by tolerances."""
+    who = ", ".join(str(node) for node in asked)
+    why = f"rounding alone decides what comes of what it was sent, by some of the nodes {who}"
+    reason = f"Not judged by a machine of another class: {why}. ({found.reason})"
+    return Verdict(True, reason, found.details, why, tuple(asked))
+
+
+def _place(entries: Sequence[Entry], sample: int) -> int:
+    """Of a sample's forward."""
+    return next(
+        place
+        for place, entry in enumerate(entries)
+        if entry.kind is Kind.FORWARD and entry.sample == sample
+    )
 
 
 def _redo(
@@ -133,10 +182,12 @@ def _redo(
         try:
             passed = work.do(entry)
         except (StageError, WireError, FloatingPointError) as error:
-            return Verdict(False, f"Entry {place} can't be executed: {error}.", {"entry": place})
+            at = None if isinstance(error, StageError) else place - first
+            reason = f"Entry {place} can't be executed: {error}."
+            return Verdict(False, reason, {"entry": place}, place=at)
         wrong = sent.wrong(work.events[-1], passed) if sent is not None else ""
         if wrong:
-            return Verdict(False, wrong, {"event": place})
+            return Verdict(False, wrong, {"event": place}, place=place - first)
     return None
 
 

@@ -74,6 +74,7 @@ class Finding:
     determinism class of this machine, so that the same steps give the same hashes; else None.
     `unsure`: of work that is right, why a verifier of the node's class may have found it wrong all
     the same, as a sentence: it compares more than could be compared here. Empty where all was.
+    `ask`: nodes to look at in its stead, since what they sent it keeps it from being judged here.
     """
 
     node: int
@@ -82,6 +83,7 @@ class Finding:
     evidence: bytes  # canonical JSON
     trace: Trace | None = None
     unsure: str = ""
+    ask: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:
@@ -148,6 +150,18 @@ def suspects_by_proof(inputs: RoundInputs, proofs: Proofs) -> dict[int, list[str
     told = proofs.of(inputs, nodes)
     reasons = {node: _proof_problems(inputs, readable[node], told[node]) for node in nodes}
     return {node: why for node, why in reasons.items() if why}
+
+
+def suspects_by_findings(inputs: RoundInputs, found: Collection[Finding]) -> dict[int, list[str]]:
+    """Nodes that findings say to look at and none of them is on, with the reasons, ascending."""
+    known = {finding.node for finding in found}
+    readable = {s.reveal.node for s in inputs.submissions if s.gradient is not None}
+    reasons: dict[int, list[str]] = {}
+    for finding in found:
+        for node in finding.ask:
+            if node in readable - known:
+                reasons.setdefault(node, []).append(f"it sent to node {finding.node}")
+    return dict(sorted(reasons.items()))
 
 
 def look_ahead(inputs: RoundInputs, nodes: Collection[int], proofs: Proofs) -> None:
@@ -270,7 +284,7 @@ def reexecute(
         redone = check_miner(inputs, submission, device, store)
         guilt = None if redone.right else violation
         found = _finding(inputs, submission, guilt, redone.reason, redone.details)
-        return replace(found, unsure=redone.unsure)
+        return replace(found, unsure=redone.unsure, ask=redone.ask)
     spec = inputs.job.spec
     task = work_order(
         inputs.plan.manifest, node, spec, inputs.job_id, inputs.plan.step, model_hash(inputs.before)

@@ -13,12 +13,13 @@ from typing import Any, cast
 import pytest
 
 from agents import verifier
-from agents.protocol.numbers import Phase
+from agents.protocol.numbers import Phase, Violation
 from agents.rounds.report import RoundReport
 from agents.rounds.submissions import Submission, fetch
 from agents.storage.errors import NotFound
 from agents.verifier import VerifierInJob
 from agents.verify.proofs import Proofs
+from agents.verify.spot_checks import Finding
 from tests.stage.memory.honest_round import DEVICE, HonestRound, noise
 
 VERIFIER = 7
@@ -183,6 +184,23 @@ def test_proofs_that_nobody_serves_are_looked_for_once_in_all_steps(tiny: Honest
     assert [desk.step() for _ in range(3)] == ["announced", "reported", "attested"]
     assert desk.store.now == 2 * 60.0, "one search for each of the two"
     assert desk.reported == {3}
+
+
+def test_who_keeps_another_from_being_judged_is_looked_at_without_being_drawn(
+    tiny: HonestRound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so is who keeps that one from it; each is looked at once, in a circle too."""
+    desk, ask = Desk(tiny, [*tiny.honest(), mute(tiny, 3)][1:]), {3: (5,), 5: (3, 8), 8: (3,)}
+    looked_at: list[int] = []
+
+    def look(inputs: Any, node: int, *rest: Any) -> Finding:
+        looked_at.append(node)
+        guilt = Violation.INVALID if node == 8 else None
+        return Finding(node, guilt, "as it is", b"{}", ask=ask[node])
+
+    monkeypatch.setattr(verifier, "reexecute", look)
+    assert desk.step() == "announced" and desk.announced == {8}
+    assert looked_at == [3, 5, 8]
 
 
 def test_a_payload_that_the_result_leaves_out_too_puts_off_no_check(tiny: HonestRound) -> None:

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether rounding alone decides what a miner's entries give, and who sent what makes it so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from agents.pipeline.inbox import Entry
+from agents.pipeline.miner_log import Kind
+from agents.pipeline.work import StageWork
+from agents.training.slices import init_stage
+from agents.training.state import State
+from agents.verify.rounding import excusers
+from tests.stage.memory.pipeline_epoch import EPOCH, HYPER, IN_FLIGHT, SEQ, SLICES
+
+MINER, STAGE = 21, 1
+LIMIT = 0.005  # of an fp32 job, by default
+BEFORE, ONE, OTHER = 11, 31, 32
+SENDS_BACK = {40: ONE, 41: OTHER, 42: OTHER, 45: ONE}  # the samples that pass through the miner
+ROWS = 3
+F, B = Kind.FORWARD, Kind.BACKWARD
+
+
+def batch(number: int) -> Tensor:
+    """Rows that begin with one token."""
+    draw = torch.Generator().manual_seed(number)
+    tokens = torch.randint(0, 256, (ROWS, SEQ + 1), generator=draw)
+    tokens[:, 0] = 32
+    return tokens
+
+
+def work(miner: int, stage: int, weights: State | None = None) -> StageWork:
+    state = init_stage(SLICES, stage) if weights is None else weights
+    return StageWork(SLICES, EPOCH, miner, state, HYPER, batch, IN_FLIGHT)
+
+
+def came(sample: int, values: Tensor) -> list[Entry]:
+    """The entries of a sample: the code of a miner before, and this gradient."""
+    code = work(BEFORE, 0).do(Entry(F, sample)).message or b""
+    gradient = SLICES.boundary.gradients.pack(values)
+    return [
+        Entry(F, sample, BEFORE, b"signed", code),
+        Entry(B, sample, SENDS_BACK[sample], b"signed", gradient),
+    ]
+
+
+def honest(sample: int) -> list[Entry]:
+    draw = torch.Generator().manual_seed(sample)
+    return came(sample, torch.randn(SLICES.code_shape(ROWS, SEQ), generator=draw) * 1e-3)
+
+
+def cancelling(sample: int) -> list[Entry]:
+    """A gradient whose sums are zero in every weight, but for rounding."""
+    values = torch.zeros(SLICES.code_shape(ROWS, SEQ))
+    own = torch.tensor([1.0, -0.75, 0.625, 0.5]) * 2.0**16
+    for row, share in enumerate((1.0, 0.5, -1.5)):
+        values[row, 0] = share * own
+    return came(sample, values)
+
+
+def step(number: int) -> Entry:
+    return Entry(Kind.STEP, number)
+
+
+def asked(entries: Sequence[Entry], limit: float = LIMIT) -> tuple[int, ...]:
+    before = init_stage(SLICES, STAGE)
+    return excusers(lambda weights: work(MINER, STAGE, weights), before, entries, limit)
+
+
+def test_honest_work_is_decided_by_more_than_rounding() -> None:
+    entries = [*honest(40), *honest(41), step(0), *honest(42), *honest(45), step(1)]
+    assert asked(entries) == () == asked(entries, limit=4 * 1e-4), "a quarter of the limit counts"
+
+
+def test_nothing_decides_nothing() -> None:
+    assert asked([]) == ()
+
+
+def test_those_are_asked_who_sent_anything_until_rounding_decides() -> None:
+    """Who sent something afterwards is not."""
+    entries = [*cancelling(40), step(0), *honest(41), step(1)]
+    assert asked(entries) == (BEFORE, ONE)
+    assert asked([*honest(41), step(0), *cancelling(40), step(1)]) == (BEFORE, ONE, OTHER)
+
+
+def test_what_came_before_is_decided_by_more_than_rounding() -> None:
+    """So a miner is judged by it."""
+    entries = [*honest(41), step(0), *cancelling(40), step(1)]
+    assert asked(entries[:-1]) == ()
+    assert asked(entries) != ()
+
+
+def test_among_honest_gradients_it_decides_as_well() -> None:
+    assert asked([*honest(41), *cancelling(40), step(0)]) == (BEFORE, ONE, OTHER)
+
+
+def test_what_machines_may_be_apart_by_is_the_jobs_to_say() -> None:
+    assert asked([*cancelling(40), step(0)], limit=100.0) == ()
+
+
+def test_what_nobody_can_execute_is_no_rounding() -> None:
+    first, second = honest(40)
+    cut = Entry(B, 40, ONE, b"signed", second.message[:-1])
+    assert asked([first, cut]) == ()
+
+
+def test_the_same_is_asked_each_time() -> None:
+    entries = [*cancelling(40), step(0)]
+    assert asked(entries) == asked(entries)
