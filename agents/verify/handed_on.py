@@ -43,7 +43,7 @@ Pass = tuple[Kind, int]
 def messages(inputs: RoundInputs, mined: Mined, store: ContentStore) -> dict[Pass, bytes]:
     """What a miner handed on, by its neighbours' entries: messages with the digest that it logged.
 
-    A neighbour that shows another digest is `agents.verify.miners.contradicted`'s case. Entries
+    A neighbour that shows another digest is `agents.verify.denials.contradicted`'s case. Entries
     that were there when the round was read, and are not any more, must not shield anybody: if the
     inputs are patient they are worth waiting for, else the others' count.
 

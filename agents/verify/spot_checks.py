@@ -12,9 +12,9 @@ computation binds nobody, and an odd payload is for the validators' losses to ju
 alike are asked where they come from, and a copier is found by that (`agents.verify.copies`).
 
 Where the model is split, a miner's epoch is done again (`agents.verify.miners`), and one whose log
-denies what it signed is found by that alone. Where the score is `clasp`, a miner whose samples lose
-more than others' do is checked too. So is the miner of the last stage who says the worst of it:
-either the one did bad work, or the other states false losses.
+denies what it signed is found by that alone (`agents.verify.denials`). Where the score is `clasp`,
+a miner whose samples lose more than others' do is checked too. So is the miner of the last stage
+who says the worst of it: either the one did bad work, or the other states false losses.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ from agents.training.state import State, model_hash
 from agents.training.trace import Trace
 from agents.verify import bisection, similarity
 from agents.verify.copies import Copies
-from agents.verify.miners import check_miner, contradicted, misfit
+from agents.verify.denials import contradicted, misfit
+from agents.verify.miners import check_miner
 from agents.verify.plausibility import Expected, check
 from agents.verify.proofs import Proofs, Told
 from agents.verify.reexecution import (
