@@ -16,6 +16,7 @@ from agents.protocol.structs import read
 from agents.protocol.view import View
 from agents.rounds.models import Models
 from agents.rounds.sealing import Sealing
+from agents.rounds.submissions import Unseal
 from agents.runtime.context import Context
 from agents.runtime.wallet import Identity
 from agents.storage.content_store import ContentStore
@@ -50,8 +51,9 @@ class MemberAccess:
         self._context.sender.ensure(done, keys, "set_reader_key", self._identity.public)
         return f"published: the key under which {self._address} is written to"
 
-    def open(self, raw: bytes, view: View) -> bytes:
-        """The payload in `raw`, with a key that was disclosed. Raises NotForUs, SealError."""
+    def opener(self, view: View) -> Unseal:
+        """What opens the round's payloads with the keys that were disclosed, in any thread. It
+        raises NotForUs, SealError."""
         verifiers, network = sorted(view.snapshot.verifiers), self._network
         tellers = {
             operator
@@ -59,7 +61,8 @@ class MemberAccess:
             for operator in network.operators_at(verifiers, block).values()
         }
         keys = self._received.of_payloads(view.job_id, view.round_id, self._address, tellers)
-        return open_with(raw, keys, self._readers.readers(view))
+        readers = self._readers.readers(view)
+        return lambda raw: open_with(raw, keys, readers)
 
     def _keys(self, job_id: int) -> DataKeys | None:
         shards, whole = self._received.of_releaser(job_id, self._address)

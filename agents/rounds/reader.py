@@ -59,8 +59,8 @@ Standings = Callable[[int, int], Mapping[int, int]]
 class Opening(Protocol):
     """Opens sealed payloads for somebody: a round's reader, or a committee member."""
 
-    def open(self, raw: bytes, view: View) -> bytes:
-        """The payload in `raw`. Raises NotForUs, SealError."""
+    def opener(self, view: View) -> Unseal:
+        """What opens the round's payloads, in any thread. It raises NotForUs, SealError."""
         ...
 
 
@@ -231,7 +231,7 @@ class RoundReader:
         reveals = self.network.reveals(view.job_id, view.round_id, view.round.opened_block)
         kept = {node: self._submissions.get(node) for node in reveals}
         due = [one for node, one in reveals.items() if self._searches.due(one, kept[node])]
-        read = self._searches.read(due, self._fetching(view, job, plan), together=not job.sealed)
+        read = self._searches.read(due, self._fetching(view, job, plan)) if due else []
         fresh = {one.reveal.node: one for one in read}
         found = [fresh.get(node) or self._submissions[node] for node in reveals]
         self._submissions = {submission.reveal.node: submission for submission in found}
@@ -252,8 +252,9 @@ class RoundReader:
     def _fetching(
         self, view: View, job: JobContext, plan: Plan
     ) -> Callable[[Reveal], Callable[[], Submission]]:
-        """By reveal, what reads and checks it: without the chain, unless payloads are sealed."""
+        """By reveal, what reads and checks it, without the chain."""
         before, drawn = view.round.prev_model, self._draws(view, job)
+        unseal = self._sealing.opener(view) if job.sealed and self._sealing else shut
         enforced = job.verification.input_enforced
 
         def of(reveal: Reveal) -> Callable[[], Submission]:
@@ -265,7 +266,7 @@ class RoundReader:
                 return partial(fetch_mined, reveal, job, self.store, plan, state, drawn)
             seed = plan.codec_seed(job.codec, reveal.node)
             due = input_root(plan.manifest, reveal.node, before) if enforced else None
-            return partial(fetch, reveal, job, self.store, seed, self._unseal(view), due)
+            return partial(fetch, reveal, job, self.store, seed, unseal, due)
 
         return of
 
@@ -299,10 +300,6 @@ class RoundReader:
     def had_in_time(self, view: View, submission: Submission) -> bool:
         """Whether this process could read the payload before a proposer may have given it up."""
         return (view.job_id, view.round_id, submission.reveal.content) in self._in_time
-
-    def _unseal(self, view: View) -> Unseal:
-        sealing = self._sealing
-        return shut if sealing is None else lambda raw: sealing.open(raw, view)
 
     # -- outcome ---------------------------------------------------------------------------------
 

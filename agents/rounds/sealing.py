@@ -10,8 +10,11 @@ Committee members read it while a case is before them: verifiers then disclose i
 
 from __future__ import annotations
 
+from functools import partial
+
 from agents.protocol.network import Network
 from agents.protocol.view import View
+from agents.rounds.submissions import Unseal
 from agents.runtime.wallet import Identity
 from agents.storage.envelope import Purpose, is_usable
 from agents.storage.sealed_payload import open_payload, payload_key, seal_payload
@@ -52,16 +55,12 @@ class Sealing:
             payload, self.readers(view), lambda n, k: self._purpose(view.job_id, n, k)
         )
 
-    def open(self, raw: bytes, view: View) -> bytes:
-        """The payload in `raw`. Raises NotForUs, SealError."""
-        node = self._network.node_of(self._operator)
-        return open_payload(
-            raw,
-            node,
-            self._identity.open,
-            lambda n, k: self._purpose(view.job_id, n, k),
-            self.readers(view),
-        )
+    def opener(self, view: View) -> Unseal:
+        """What opens the round's payloads, in any thread: the chain is asked here, for all of them.
+        It raises NotForUs, SealError."""
+        node, readers = self._network.node_of(self._operator), self.readers(view)
+        unwrap, purpose = self._identity.open, partial(self._purpose, view.job_id)
+        return lambda raw: open_payload(raw, node, unwrap, purpose, readers)
 
     def key(self, raw: bytes, view: View) -> bytes:
         """The key of the payload in `raw`, to be disclosed. Raises NotForUs, SealError."""

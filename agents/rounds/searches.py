@@ -69,25 +69,16 @@ class Searches:
         self,
         reveals: Sequence[Reveal],
         fetching: Callable[[Reveal], Callable[[], Submission]],
-        together: bool = True,
     ) -> list[Submission]:
         """Read these, in their order. Raises StoreUnavailable when the store itself is down.
 
-        `fetching`: makes, in this thread, what reads one. `together`: it may run in another.
+        `fetching`: makes, in this thread, what reads one in another.
         """
         began = self._clock()
         self._again_at = {one: at for one, at in self._again_at.items() if at >= began - _KEPT_S}
-        if together:
-            self._coming.run(
-                {
-                    one: partial(self._timed, fetching(one))
-                    for one in reveals
-                    if one not in self._coming
-                }
-            )
-            found = [self._taken(reveal) for reveal in reveals]
-        else:
-            found = [self._noted(self._timed(fetching(reveal))) for reveal in reveals]
+        fresh = (one for one in reveals if one not in self._coming)
+        self._coming.run({one: partial(self._timed, fetching(one)) for one in fresh})
+        found = [self._taken(reveal) for reveal in reveals]
         self._rest(found, began)
         return found
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +18,12 @@ from agents.protocol.draw_chance import Exposure, lasting_loss
 from agents.protocol.network import operators_after
 from agents.protocol.numbers import ZERO_DIGEST, ZOO
 from agents.protocol.slashing import DEFAULTS, Row
+from agents.protocol.view import View
 from agents.rounds.mined import Mined
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome
 from agents.rounds.reader import RoundReader
+from agents.rounds.submissions import Unseal
 from agents.runtime.contracts import Event
 from agents.storage.cid import cid_from_digest, cid_of_bytes
 from agents.storage.embedded import EmbeddedStore
@@ -114,6 +117,39 @@ def test_what_is_published_is_what_the_report_names(
     report = outcome.report.to_bytes()
     assert tiny.store.get(outcome.report.update, 1 << 20) == outcome.update
     assert tiny.store.get(cid_of_bytes(report), 1 << 20) == report
+
+
+def test_sealed_payloads_are_looked_for_side_by_side_and_their_chain_is_asked_once(
+    tmp_path: Path,
+) -> None:
+    """Each search waits until all have begun: one after the other none would end."""
+    begun, contents = threading.Barrier(len(NODES), timeout=30), set[bytes]()
+
+    class Searching(EmbeddedStore):
+        def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
+            if digest in contents:
+                begun.wait()
+            return super().get_digest(digest, max_bytes)
+
+    sealed = {
+        "privacy": "aggregate",
+        "privacy_options": {"clip": 0.05, "noise_multiplier": 2.0},
+        "merge": "mean",
+        "score": "batches",
+    }
+    round_ = make_honest_round(Searching(tmp_path), **sealed)
+    facts, asked = ChainFacts(round_.published), list[int]()
+
+    def opener(view: View) -> Unseal:
+        asked.append(view.round_id)
+        return lambda raw: raw
+
+    facts.revealed = {node: round_.reveal(node) for node in NODES}
+    view = facts.open(1, SEED)
+    reader = RoundReader(facts, round_.store, DEVICE, sealing=SimpleNamespace(opener=opener))
+    contents |= {one.content for one in facts.revealed.values()}
+    assert all(one.gradient is not None for one in reader.submissions(view))
+    assert all(one.gradient is not None for one in reader.submissions(view)) and asked == [1]
 
 
 @pytest.fixture

@@ -57,18 +57,6 @@ def test_what_is_missing_is_looked_for_side_by_side() -> None:
     assert all(one.unavailable for one in found)
 
 
-def test_sealed_payloads_are_read_in_this_thread() -> None:
-    """What opens them asks the chain at the block that this thread looks at."""
-    seen = set[int]()
-
-    def look(one: Reveal) -> Submission:
-        seen.add(threading.get_ident())
-        return there(one)
-
-    Searches().read([reveal(n) for n in range(5)], lambda one: lambda: look(one), together=False)
-    assert seen == {threading.get_ident()}
-
-
 def test_what_was_missing_is_looked_for_again_after_as_long_as_its_search_took() -> None:
     clock = Clock(60.0)
     searches = Searches(clock)
@@ -83,16 +71,13 @@ def test_what_was_missing_is_looked_for_again_after_as_long_as_its_search_took()
     assert not searches.due(reveal(5), kept)
 
 
-@pytest.mark.parametrize("together", [True, False])
-def test_the_pause_is_as_long_as_the_whole_reading(
-    together: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_pause_is_as_long_as_the_whole_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three searches of 60 s the first would be due when the last is over: a proposer, which
     reads before it proposes, would never come to that in a window of 300 s."""
     monkeypatch.setattr("agents.rounds.slow_calls.WIDTH", 1)
     clock, reveals = Clock(60.0), [reveal(n) for n in range(3)]
     searches = Searches(clock)
-    kept = searches.read(reveals, clock.fetching(missing), together)
+    kept = searches.read(reveals, clock.fetching(missing))
     assert clock.now == 180
     clock.now = 359.9
     assert not any(map(searches.due, reveals, kept))

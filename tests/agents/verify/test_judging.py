@@ -202,7 +202,7 @@ def test_a_noised_update_that_comes_late_is_waited_for(tmp_path: Path) -> None:
     facts = ChainFacts(round_.published)
     facts.revealed = {node: round_.reveal(node) for node in NODES}
     view = facts.open(1, SEED)
-    opened = SimpleNamespace(open=lambda raw, view: raw)
+    opened = SimpleNamespace(opener=lambda view: lambda raw: raw)
     proposer, verifier, hasty = (
         RoundReader(facts, round_.store, DEVICE, sealing=opened) for _ in range(3)
     )
