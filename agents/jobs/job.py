@@ -20,7 +20,8 @@ from agents.jobs.budget import (
     memory_here,
     stage_needs,
 )
-from agents.jobs.compatible import check_together, fitted
+from agents.jobs.combinations.noise import fitted
+from agents.jobs.compatible import check_together
 from agents.jobs.outer_step import kept_shapes, start
 from agents.jobs.role_memory import training_needs
 from agents.mechanisms import codec, merge, mode, privacy, score, verify

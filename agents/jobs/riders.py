@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agents.jobs.combinations.figures import RIDERS_EARN
 from agents.runtime.config import TrainerSettings
 
 if TYPE_CHECKING:  # who only asks what jobs pay does not load torch
     from agents.training.spec import JobSpec
-
-RIDERS_EARN = (
-    "up to 1.26 of an honest node's pay (1.4 by score shares), and up to 5.4 of it under noise "
-    "like DP's"
-)
 
 
 def riders_paid(spec: JobSpec, settings: TrainerSettings) -> str | None:

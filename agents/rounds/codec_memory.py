@@ -11,9 +11,10 @@ are redone, and each once.
 
 The inner state starts from zero every `optimizer.inner_state_rounds` finalized rounds and advances
 in the same rounds, to what the node's recomputed steps have gathered. One of the two numbers
-divides the other (`agents.jobs.compatible`), so where the longer period starts the shorter does
-too. No node says what its state is, and none publishes it, because nobody could tell one that
-withholds it from a store that lost it. A node that starts from another state has another update.
+divides the other (`agents.jobs.combinations.machines`), so where the longer period starts the
+shorter does too. No node says what its state is, and none publishes it, because nobody could tell
+one that withholds it from a store that lost it. A node that starts from another state has another
+update.
 One that skipped the steps of a round has to take them after all, or else it is wrong in every round
 up to the next reset.
 

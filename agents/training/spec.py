@@ -205,7 +205,8 @@ _REL_L2 = {("fp32", True): 0.005, ("fp32", False): 0.1, ("bf16", True): 0.1, ("b
 """By precision, and whether the codec is lossless. Honest re-executions on unlike machines differed
 by less over 12 and 96 steps, by 100, 1.8, 4 and 1.2 times from a warmed-up or trained model, in
 this order (`tests/measure/studies/class_spread.py`). Muon's products in bf16 are not among them:
-they differ by more, and a job that has them lists one class (`agents.jobs.compatible`)."""
+they differ by more, and a job that has them lists one class
+(`agents.jobs.combinations.machines`)."""
 
 
 def tolerances_for(precision: str, lossless: bool) -> ToleranceSpec:

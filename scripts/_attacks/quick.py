@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from agents.jobs.combinations.figures import RIDERS_EARN
 from agents.jobs.publish import Terms
-from agents.jobs.riders import RIDERS_EARN
 from agents.jobs.verifying_pay import part_done_again
 from agents.mechanisms import codec, verify
 from agents.protocol.network import Network

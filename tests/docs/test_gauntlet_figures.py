@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.jobs.compatible import _paying, _paying_little_work, _showing, _showing_little
+from agents.jobs.combinations.pay import paying, paying_little_work, showing, showing_little
 from agents.jobs.evaluated import few_evaluated
 from agents.mechanisms import codec as codecs
 from agents.mechanisms import verify
@@ -33,15 +33,15 @@ def spec(codec: str = "demo", optimizer: dict[str, Any] | None = None, **options
 def told(job: JobSpec) -> str:
     """The one message about its options."""
     verification, codec = verify.get(job.verify)(), codecs.get(job.codec)()
-    refused = [*_showing(job, verification, codec), *_paying(job)]
-    (message,) = refused or _showing_little(job, verification, codec)
+    refused = [*showing(job, verification, codec), *paying(job)]
+    (message,) = refused or showing_little(job, verification, codec)
     return message
 
 
 def told_of_codec(job: JobSpec, **options: Any) -> str:
     """What is said of a codec's options."""
     codec = codecs.get(job.codec)(**options)
-    return " ".join(_paying_little_work(job, verify.get(job.verify)(), codec))
+    return " ".join(paying_little_work(job, verify.get(job.verify)(), codec))
 
 
 JOBS = {

@@ -9,7 +9,7 @@ consensus, not this object's `__call__`, decides what a scored round pays.
 
 Templar's Gauntlet pays by rank (`pays: rank`). A job pays for the work that updates show, as long
 as they are as good as the usual one; docs/scoring.md says why, with figures. A job that pays by
-rank, or takes nothing out (`history: 0`), is refused (`agents.jobs.compatible`).
+rank, or takes nothing out (`history: 0`), is refused (`agents.jobs.combinations.pay`).
 
 This file holds the options all of that reads, and the two choices that everybody must make alike
 before there are scores: whose updates are merged (`select`), and which norms are plausible.

@@ -52,7 +52,7 @@ class MuonChoice:
         boundary_ratio: rate of the matrices of a pipeline's boundaries over that of the others.
         newton_schulz: "fp32" or "bf16", in which the products of Newton-Schulz are taken. In bf16
             classes differ further than tolerances allow, so a job whose work is done again lists
-            one (`agents.jobs.compatible`).
+            one (`agents.jobs.combinations.machines`).
     """
 
     momentum: float = 0.95

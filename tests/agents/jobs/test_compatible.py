@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from agents.jobs.compatible import _riding, _small_shapes
+from agents.jobs.combinations.figures import RIDERS_EARN
+from agents.jobs.combinations.pay import riding
+from agents.jobs.combinations.payloads import small_shapes
 from agents.jobs.job import JobContext, mechanism
-from agents.jobs.riders import RIDERS_EARN
 from agents.mechanisms import codec as codecs
 from agents.mechanisms import mode, verify
 from agents.storage.embedded import EmbeddedStore
@@ -431,10 +432,10 @@ def test_many_tiny_tensors_are_warned_of_with_every_codec_of_a_fixed_rate() -> N
     figures = {"dense": "0.2", "polytope": "41.7", "sparse": "3.3", "demo": "2.6", "cells": "3.8"}
     for name, figure in figures.items():
         spec = demo_spec("b" + "a" * 58, codec=name)
-        (told,) = _small_shapes(spec, tiny_tensors, codecs.get(name)())
+        (told,) = small_shapes(spec, tiny_tensors, codecs.get(name)())
         assert f"this model {figure} times shorter" in told
     semantic = codecs.get("semantic")(dimension=8)
-    assert _small_shapes(demo_spec("b" + "a" * 58, codec="semantic"), tiny_tensors, semantic) == []
+    assert small_shapes(demo_spec("b" + "a" * 58, codec="semantic"), tiny_tensors, semantic) == []
 
 
 @pytest.mark.parametrize(
@@ -512,4 +513,4 @@ def test_a_score_that_nobody_checks_is_warned_of(score: str) -> None:
     """Where work is redone, what rides is found, and there is nothing to say."""
     for fields, count in ((LOCAL, 1), ({}, 0)):
         spec = demo_spec("b" + "a" * 58, score=score, **fields)
-        assert len(_riding(spec, verify.get(spec.verify))) == count
+        assert len(riding(spec, verify.get(spec.verify))) == count

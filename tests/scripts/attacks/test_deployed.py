@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from agents.jobs.combinations.figures import RIDERS_EARN
 from agents.jobs.publish import Terms
-from agents.jobs.riders import RIDERS_EARN
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZOO, Violation
 from agents.protocol.slashing import DEFAULTS

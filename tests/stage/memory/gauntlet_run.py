@@ -20,7 +20,7 @@ from agents.gauntlet.draw import round_seed
 from agents.gauntlet.primary_evaluation import Measured, Yardstick, median_norm
 from agents.gauntlet.record import NodeScore, ScoreRecord
 from agents.gauntlet.replay import follow, scores_of
-from agents.jobs import compatible
+from agents.jobs.combinations import pay
 from agents.jobs.job import JobContext
 from agents.jobs.publish import publish_job
 from agents.mechanisms.score.gauntlet import Gauntlet
@@ -57,8 +57,8 @@ def allowed() -> Iterator[None]:
     they pay by: what the refused ones would pay is measured here, and everything that reads a
     payload works on them."""
     with (
-        patch.object(compatible, "_showing", lambda *_: []),
-        patch.object(compatible, "_paying", lambda *_: []),
+        patch.object(pay, "showing", lambda *_: []),
+        patch.object(pay, "paying", lambda *_: []),
     ):
         yield
 

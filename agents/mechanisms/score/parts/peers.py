@@ -66,7 +66,7 @@ def copies(cosine: Matrix, threshold: int) -> list[frozenset[int]]:
     above any fixed threshold, all of them: 0.9956 to 0.9996 for means over large batches. Up to
     three quarters of the nodes, copies have others that they are not like. So have honest nodes
     whose gradients have little noise, where 2 of 10 add some: jobs don't pay mean gradients so
-    (`agents.jobs.compatible`).
+    (`agents.jobs.combinations.pay`).
     """
     count = range(len(cosine))
     return [

@@ -187,7 +187,7 @@ def test_nodes_whose_gradients_have_little_noise_are_no_copies(spread):
 @pytest.mark.parametrize(("honest", "noisy", "most"), [(9, 1, 1), (8, 2, 8), (4, 1, 4)])
 def test_limit_honest_nodes_are_copies_where_a_few_of_little_noise_add_some(honest, noisy, most):
     # The usual cosine is a lower quartile, and these few lower it. So no job pays mean gradients by
-    # alignment (`agents.jobs.compatible`).
+    # alignment (`agents.jobs.combinations.pay`).
     rows = nodes(honest + noisy, 0.02)
     added = [row + 0.2 * stranger(seed) for seed, row in enumerate(rows[honest:])]
     crowd = [*rows[:honest], *added]

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes with a score: which payloads it can tell apart, and whom it pays for nothing."""
+
+from __future__ import annotations
+
+from agents.jobs.combinations.figures import RIDERS_EARN
+from agents.mechanisms.codec import Codec
+from agents.mechanisms.codec.demo import Demo
+from agents.mechanisms.privacy import Privacy
+from agents.mechanisms.score.alignment import Alignment
+from agents.mechanisms.verify import Verification
+from agents.training.optimizers import chosen
+from agents.training.spec import JobSpec
+
+
+def showing(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
+    """Payloads that say too little about their round's data for validators to pay by it.
+
+    Figures, by `power` 1: `python -m tests.measure.studies.gauntlet_pay --job sparse --cases
+    equal,quarters --options '{"power": 1}'`.
+    """
+    inner = chosen(spec.optimizer.inner, spec.optimizer.inner_options)
+    mostly_zero = getattr(codec, "mostly_zero", False)
+    if not (verification.validators_score and mostly_zero and inner.makes_steps):
+        return []
+    return [
+        f'codec "{spec.codec}" with the local steps of optimizer.inner "{spec.optimizer.inner}" '
+        f'does not go with score "{spec.score}": a payload says little about its round\'s data, so '
+        "validators measure chance. The pay of equal nodes spread by 41 to 68 % of its mean, and "
+        "nodes that rode on a quarter of the work earned 0.47 to 1.14 of their share; use codec "
+        '"demo" with optimizer.inner "gradient", or verify "reexecution"'
+    ]
+
+
+def showing_little(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
+    """The neighbours of what `showing` refuses. Figures, by `power` 1: `python -m
+    tests.measure.studies.gauntlet_pay --job "sparse gradient" --job steps --cases equal,quarters
+    --options '{"power": 1}'`.
+    """
+    if not verification.validators_score:
+        return []
+    if getattr(codec, "mostly_zero", False):
+        return [
+            f'codec "{spec.codec}" under score "{spec.score}": by power 1 two of seven nodes that '
+            "rode on a quarter of the work earned 0.67 to 1.20 of their share, with codec demo "
+            "0.23 to 0.89 (docs/scoring.md)"
+        ]
+    if chosen(spec.optimizer.inner, spec.optimizer.inner_options).makes_steps:
+        return [
+            f'the local steps of optimizer.inner "{spec.optimizer.inner}" under score '
+            f'"{spec.score}": by power 1 the pay of equal nodes spread by 26 to 43 % of its mean, '
+            "with inner gradient by 12 to 18 % (docs/scoring.md)"
+        ]
+    return []
+
+
+def alike(spec: JobSpec) -> list[str]:
+    """Updates that are so alike that a score by direction takes honest nodes for copies."""
+    inner = chosen(spec.optimizer.inner, spec.optimizer.inner_options)
+    if spec.score != "alignment" or inner.makes_steps:
+        return []
+    return [
+        f'score "alignment" does not go with optimizer.inner "{spec.optimizer.inner}": mean '
+        "gradients of large batches are nearly equal. Where 2 of 10 nodes add noise, the other 8 "
+        "pass for copies of each other, and a noisy node earned 7.8 of an honest one; a node with "
+        "1/32 of the work earned 0.93. Use score shares or gauntlet, or an inner optimizer that "
+        "makes steps (adamw or muon)"
+    ]
+
+
+def paying(spec: JobSpec) -> list[str]:
+    """Options of the gauntlet that pay by lot, or pay for past merged updates.
+
+    Figures: `python -m tests.measure.studies.gauntlet_pay --job plain --paper`; of each option
+    alone with `--options '{"pays": "rank", "power": 1}'` and `'{"history": 0, "power": 1}'`.
+    """
+    if spec.score != "gauntlet":
+        return []
+    wrong = []
+    if spec.score_options.get("pays") == "rank":
+        wrong.append(
+            'score "gauntlet" does not go with score_options.pays "rank": the pay of equal nodes '
+            "spread by 106 to 120 % of its mean with history 0, and by 87 % with history 8; by "
+            'pays "work" it is 15 to 22 %, so use that'
+        )
+    if spec.score_options.get("history") == 0:
+        wrong.append(
+            'score "gauntlet" does not go with score_options.history 0: past updates count like '
+            "work then. By power 1 nodes that rode on a quarter of the work earned 0.44 of an "
+            'honest node\'s pay, where 0.25 is fair; with pays "rank" riders earned 1.35 to 3.71 '
+            "of their share. Leave history out"
+        )
+    return wrong
+
+
+def paying_little_work(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
+    """Payloads of so few numbers that most of what they show is in a part of the work. `ape run job
+    create` plays it and refuses; who makes a job another way is told here.
+
+    How long the codec remembers matters little: with 32 and a decay of 0.5 they earned 0.40 and
+    0.70, with 512 and 0.999 0.24 and 0.34. Figures: `ape run economics attacks --family gauntlet
+    --spec FILE`, which plays six rounds, by three seeds where little work is paid above its share.
+    """
+    if not (verification.validators_score and isinstance(codec, Demo)):
+        return []
+    if codec.per_chunk > Demo.per_chunk:
+        return []
+    return [
+        f'codec "demo" with codec_options.per_chunk {codec.per_chunk} under score "{spec.score}": '
+        f"with {Demo.per_chunk} a quarter of the work earned 0.42 of an honest node's pay, and "
+        "half of it 0.64; set codec_options.per_chunk to 512 and decay to 0.5, by which they "
+        "earned 0.19 and 0.37 (docs/scoring.md)"
+    ]
+
+
+def riding(spec: JobSpec, verification: Verification) -> list[str]:
+    """Scores by direction: whom they can't tell from an honest node, where nothing else does."""
+    found = []
+    unseen = f'score "{spec.score}" under verify "{spec.verify}"'
+    if spec.score == "shares" and not verification.redone:
+        found.append(
+            f"{unseen} pays a node that resends past merged updates like one that trains, and "
+            "nobody does its work again; use alignment"
+        )
+    if spec.score == "alignment" and not verification.redone:
+        found.append(
+            f"{unseen} pays nothing for past merged updates as they are, but who trains nothing "
+            f"and adapts their form earns {RIDERS_EARN}; admit nodes that you know"
+        )
+    if spec.score == "batches" and not verification.redone:
+        found.append(
+            f"{unseen} pays whatever is sent, and nobody does the work again; use alignment"
+        )
+    return found
+
+
+def lots(spec: JobSpec, privacy: Privacy) -> list[str]:
+    """A score by direction where noise hides most of what updates have in common."""
+    by_direction = spec.score == "alignment" and privacy.unit != "none"
+    if not by_direction or spec.score_options.get("chance", 0):
+        return []
+    return [
+        f'score "alignment" with privacy "{spec.privacy}": where updates are mostly noise, who is '
+        "paid in a round is left to luck, and a sender of noise earned 0.51 of an honest node; set "
+        "score_options.chance to 3 / sqrt(m) for updates of m numbers, or of m rows of a codec"
+    ]
+
+
+def taking_much(spec: JobSpec, codec: Codec) -> list[str]:
+    """What is public, taken out of payloads that hold few numbers: little is left to pay by.
+
+    Figures: `python -m tests.measure.studies.riders --seeds 3`.
+    """
+    history = spec.score_options.get("history", Alignment.history)
+    if spec.score != "alignment" or not history or not getattr(codec, "mostly_zero", False):
+        return []
+    return [
+        f'codec "{spec.codec}" under score "alignment" with score_options.history {history}: a '
+        "node with twice the data earned 0.89 to 1.47 of its usual pay, with history 0 1.61 to "
+        "1.73, and the pay of equal nodes spread by up to 24 % of its mean beside riders, with "
+        'history 0 by 14 %; where work is redone (verify "reexecution") set history to 0'
+    ]
