@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from agents.protocol.draw import draw_seed
+from agents.protocol.ended import Ended
 from agents.protocol.formulas import snapshot_hash
 from agents.protocol.marks import CHANGES, Marks, marks_at, nodes_found
 from agents.protocol.numbers import ZERO_DIGEST, Phase, ReportStatus, Violation
@@ -39,7 +40,6 @@ TOO_EARLY = "randomness: too early"
 # Somebody captures the seed in the block being made: that of the audit, or that of the round.
 NO_SEED_DUE = ("rounds: no seed due", "results: no seed due", "randomness: not requested")
 _SEEN_BLOCKS = 128  # contracts know the hashes of 256 blocks
-_REORG_BLOCKS = 128  # that may be taken back
 _ENDED = (ReportStatus.EXECUTED, ReportStatus.DISMISSED, ReportStatus.LAPSED)
 _BENCHMARK_BLOCKS = 50_000  # older answers are left alone: their node can ask for a new attempt
 _STAKE_EVENTS = ("NodeRegistered", "StakeAdded", "ExitBegun", "NodeSlashed")
@@ -92,7 +92,7 @@ class Network:
         self._retained = EventLog(EventCursor(chain, self.pool, _RETENTIONS, block))
         self._holding = EventLog(EventCursor(chain, self.pool, ("PayHeld",), block))
         self._reported = EventLog(EventCursor(chain, self.reports, ("ViolationReported",), block))
-        self._ended: dict[bytes, int] = {}  # reports that have ended, with the block that said so
+        self._ended: Ended[bytes] = Ended()  # reports
         self._challenged = EventLog(EventCursor(chain, self.results, ("Challenged",), block))
         self._adopted = EventLog(EventCursor(chain, self.scores, ("JobAdopted",), block))
         self._benchmarks: EventCursor | None = None
@@ -476,22 +476,20 @@ class Network:
         """A report; its status is NONE if there is no such report."""
         found = read(Report, self.chain.call(self.reports, "report_of", report_id))
         if found.status in _ENDED:
-            self._ended.setdefault(report_id, self.chain.head().number)
+            self._ended.add(report_id, self.chain.head().number)
         else:
-            self._ended.pop(report_id, None)  # a reorg took its end back
+            self._ended.discard(report_id)
         return found
 
     def open_reports(self, job_id: int | None = None, node: int | None = None) -> list[bytes]:
         """Ids of the reports, of all or of a job or a node, that are not known to have ended, in
-        order. However old they are: a report lives for windows of the job in seconds, and no number
-        of blocks is as long on every chain."""
-        reach = self.chain.head().number - _REORG_BLOCKS
+        order, however old they are."""
         found = (
             event.args["report_id"]
             for event in self._reported.read()
             if job_id in (None, event.args["job_id"]) and node in (None, event.args["node_id"])
         )
-        return [one for one in dict.fromkeys(found) if self._ended.get(one, reach) >= reach]
+        return self._ended.left(found, self.chain.head().number)
 
     def reported(self, job_id: int | None, first: int, last: int) -> list[bytes]:
         """Ids of the reports raised in a range of blocks, in order, each once.

@@ -7,14 +7,13 @@ another class than the task's leaves the case to the others.
 
 from __future__ import annotations
 
+from agents.protocol.ended import Ended
 from agents.protocol.network import Network
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.event_cursor import EventCursor, EventLog
 from agents.tasks.contract import Task, Tasks
 from agents.tasks.runner import TaskRunner
-
-_LOOK_BACK = 50_000
 
 
 class TaskDisputes:
@@ -24,9 +23,10 @@ class TaskDisputes:
     def __init__(self, network: Network, context: Context, device: str) -> None:
         self.tasks = Tasks(network)
         self.runner = TaskRunner(context, device)
-        self._network = network
         self._context = context
-        self._contested: EventLog | None = None
+        first, names = network.deployment.block, ("VerdictContested",)
+        self._contested = EventLog(EventCursor(network.chain, network.appeals, names, first))
+        self._ended: Ended[int] = Ended()
         self._open: dict[int, Task] = {}
         self._results: dict[str, bytes] = {}
         self._said: set[int] = set()
@@ -35,10 +35,13 @@ class TaskDisputes:
         """The contested tasks with their deadlines; has those run that were not yet."""
         cases: list[tuple[int, int]] = []
         self._open = {}
-        for number in self._found(head):
+        found = sorted({event.args["task_id"] for event in self._contested.read()})
+        for number in self._ended.left(found, head.number):
             appeal = self.tasks.appeal(number)
             if not appeal.contested or head.timestamp > appeal.deadline:
+                self._ended.add(number, head.number)
                 continue
+            self._ended.discard(number)
             self._open[number] = self.tasks.task(number)
             cases.append((number, appeal.deadline))
         while (ended := self.runner.take()) is not None:
@@ -56,15 +59,6 @@ class TaskDisputes:
         """What running a contested task gave here, None while there is no result."""
         task = self._open.get(task_id)
         return None if task is None else self._results.get(self._name(task))
-
-    def _found(self, head: Head) -> list[int]:
-        """The tasks on which a verdict was contested since this member looked first, or not long
-        before."""
-        if self._contested is None:
-            first = max(self._network.deployment.block, head.number - _LOOK_BACK)
-            chain, appeals = self._network.chain, self._network.appeals
-            self._contested = EventLog(EventCursor(chain, appeals, ("VerdictContested",), first))
-        return sorted({event.args["task_id"] for event in self._contested.read()})
 
     def _can(self, task: Task) -> bool:
         label = self.runner.label

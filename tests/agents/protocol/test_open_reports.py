@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from agents.protocol.ended import Ended
 from agents.protocol.network import Network
 from agents.protocol.numbers import ReportStatus
 from agents.rounds.upkeep import Upkeep
@@ -29,7 +30,7 @@ class Facts(Network):
         args = {"report_id": REPORT, "job_id": JOB, "node_id": NODE}
         event: Any = SimpleNamespace(spec=Event, args=args, block=1, log_index=0)
         self._reported: Any = SimpleNamespace(read=lambda: [event])
-        self._ended = {}
+        self._ended = Ended()
         self.height, self.status = QUICK, ReportStatus.CONFIRMED
         self.chain: Any = SimpleNamespace(
             head=lambda: SimpleNamespace(number=self.height), call=lambda *_: self._answer()

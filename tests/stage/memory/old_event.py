@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A chain of quick blocks with one event long ago: as long as a fortnight, at four blocks a second,
+so no number of blocks that is written for a chain with a block in 12 seconds reaches back to it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from agents.runtime.contracts import Event
+from agents.runtime.head import Head
+
+FORTNIGHT_S = 14 * 86_400
+PER_S = 4
+
+
+class QuickChain:
+    """Its blocks from 1 on; `age_s`: seconds that its event is old, which is of block 1."""
+
+    def __init__(self, name: str, args: dict[str, Any], age_s: int = FORTNIGHT_S) -> None:
+        self.event: Any = SimpleNamespace(spec=Event, name=name, args=args, block=1, log_index=0)
+        self.height = 1 + age_s * PER_S
+
+    def head(self) -> Head:
+        """The newest block."""
+        return Head(self.height, b"\1" * 32, b"\2" * 32, self.timestamp(self.height))
+
+    def timestamp(self, block: int) -> int:
+        """When a block was made."""
+        return block // PER_S
+
+    def block_hash(self, _: int) -> bytes:
+        """Nothing is ever taken back."""
+        return b"\1" * 32
+
+    def events(self, _: Any, name: str, first: int, last: int, *__: Any) -> list[Any]:
+        """The event, in a range that has it."""
+        return [self.event] if name == self.event.name and first <= 1 <= last else []
