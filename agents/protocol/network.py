@@ -41,7 +41,6 @@ TOO_EARLY = "randomness: too early"
 NO_SEED_DUE = ("rounds: no seed due", "results: no seed due", "randomness: not requested")
 _SEEN_BLOCKS = 128  # contracts know the hashes of 256 blocks
 _ENDED = (ReportStatus.EXECUTED, ReportStatus.DISMISSED, ReportStatus.LAPSED)
-_BENCHMARK_BLOCKS = 50_000  # older answers are left alone: their node can ask for a new attempt
 _STAKE_EVENTS = ("NodeRegistered", "StakeAdded", "ExitBegun", "NodeSlashed")
 _RETENTIONS = ("PayRetained", "RetainedReleased", "RetainedForfeited")
 _OPERATOR_EVENTS = ("NodeRegistered", "OperatorChanged")
@@ -95,7 +94,7 @@ class Network:
         self._ended: Ended[bytes] = Ended()  # reports
         self._challenged = EventLog(EventCursor(chain, self.results, ("Challenged",), block))
         self._adopted = EventLog(EventCursor(chain, self.scores, ("JobAdopted",), block))
-        self._benchmarks: EventCursor | None = None
+        self._answers = EventCursor(chain, self.benchmarks, ("BenchmarkSubmitted",), block)
         self._submitted: set[int] = set()  # nodes that submitted a benchmark
         self._judged: set[int] = set()  # those of them whose newest one was settled when last seen
 
@@ -425,16 +424,12 @@ class Network:
         }
 
     def open_benchmarks(self) -> dict[int, Benchmark]:
-        """The attempts that wait for verdicts, by ascending node id.
+        """The attempts that wait for verdicts, by ascending node id, however old they are: the
+        contract takes verdicts until the node asks for its next attempt.
 
         Such nodes may be in no list yet, so they are found by their BenchmarkSubmitted events.
         """
-        if self._benchmarks is None:
-            first = max(self.deployment.block, self.chain.head().number - _BENCHMARK_BLOCKS)
-            self._benchmarks = EventCursor(
-                self.chain, self.benchmarks, ("BenchmarkSubmitted",), first
-            )
-        new = self._benchmarks.poll()
+        new = self._answers.poll()
         if new.rewound_to is not None:
             self._judged.clear()  # a reorg may have taken a verdict back
         nodes = {event.args["node_id"] for event in new.events}
