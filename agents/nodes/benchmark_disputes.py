@@ -9,6 +9,8 @@ Rule: a verdict is false only if every honest verifier would have seen so. A pas
 first `DUE_CHECKS` drawn chunks, the root or the form of the artefact are wrong: whoever signed it
 has not looked. A fail is false when every chunk is right. What lies between (a wrong chunk that few
 checks draw) is no verifier's fault: either verdict stands.
+A settled attempt is looked after for the unbonding period (`agents.protocol.ages`): the contract
+sets no time, and who leaves at once can't be slashed any more after it.
 Everything needed is in the chain's events, except the seed of the work and the artefact's digest:
 these are read as they were in the block of the answer, so a node that asks for its next attempt at
 once takes nothing away.
@@ -17,10 +19,11 @@ once takes nothing away.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 
 from agents.protocol import formulas
+from agents.protocol.ages import Ages
 from agents.protocol.network import Network
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
@@ -31,7 +34,6 @@ from agents.storage.errors import NotFound
 
 DUE_CHECKS = 8
 """Chunks that a verifier has to recompute before it passes a benchmark."""
-_LOOK_BACK = 50_000  # older verdicts are left alone
 _CHUNKS = 32  # recomputed in one step: cases with a deadline go on between two
 _BYTES_PER_UNIT = 67
 _MAX_NAMED = 16  # verifiers that one call of `overrule` takes
@@ -128,6 +130,7 @@ class BenchmarkDisputes:
         self._device = None if configured == "auto" else configured
         first = network.deployment.block
         self._events = EventLog(EventCursor(network.chain, network.benchmarks, _EVENTS, first))
+        self._ages = Ages(network.chain)
         self._found: dict[_Settled, Seen | None] = {}
         self._not_before: dict[_Settled, int] = {}  # blocks
         self._check: tuple[_Settled, Checking] | None = None
@@ -136,7 +139,8 @@ class BenchmarkDisputes:
         """The false verdicts and the invented work known here for which nobody was slashed; checks
         a little more."""
         settled, deeds = self._read()
-        recent = [case for case in settled if case.settled >= head.number - _LOOK_BACK]
+        since = head.timestamp - self._network.unbonding_s()
+        recent = self._ages.since(since, settled, lambda case: case.settled)
         self._go_on(recent, head)
         cases = ((case, self._found.get(case)) for case in recent)
         due = (_due(case, seen, deeds) for case, seen in cases if seen is not None)
@@ -176,7 +180,7 @@ class BenchmarkDisputes:
                 deeds.answers.add(place)
         return settled, deeds
 
-    def _go_on(self, cases: list[_Settled], head: Head) -> None:
+    def _go_on(self, cases: Sequence[_Settled], head: Head) -> None:
         """Check a little more of the case in hand, else of the newest that is due."""
         if self._check is None or self._check[0] not in cases:
             due = (

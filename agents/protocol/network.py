@@ -405,6 +405,11 @@ class Network:
             found.update(event.args["node_id"] for event in self._owned[owner].read())
         return sorted(found)
 
+    def unbonding_s(self) -> int:
+        """For how long the stake of a node that leaves still answers for what it did, in seconds,
+        as the registry has it now."""
+        return read(int, self.chain.call(self.registry, "parameters").unbonding_period)
+
     def penalty(self, violation: Violation) -> Row:
         """The row of the slashing table for a violation, as the registry has it now."""
         return read(Row, self.chain.call(self.registry, "penalty", violation))

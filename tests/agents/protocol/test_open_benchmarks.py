@@ -35,6 +35,6 @@ class Contracts(defaultdict[str, str]):
 
 
 def test_an_old_answer_is_judged_on_a_chain_of_quick_blocks_too() -> None:
-    chain, deployment = Asked("BenchmarkSubmitted", {"node_id": NODE}), Contracts(str)
+    chain, deployment = Asked(("BenchmarkSubmitted", {"node_id": NODE})), Contracts(str)
     network = Network(chain, deployment)  # type: ignore[arg-type]
     assert network.open_benchmarks() == {NODE: WAITING}

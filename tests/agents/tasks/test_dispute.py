@@ -20,7 +20,7 @@ class Member(TaskDisputes):
     """One that starts a fortnight after an objection, which may be decided for a minute yet."""
 
     def __init__(self) -> None:
-        self.chain = QuickChain("VerdictContested", {"task_id": TASK})
+        self.chain = QuickChain(("VerdictContested", {"task_id": TASK}))
         network: Any = SimpleNamespace(
             chain=self.chain, tasks=None, appeals=None, deployment=SimpleNamespace(block=0)
         )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chain of quick blocks with one event long ago: as long as a fortnight, at four blocks a second,
-so no number of blocks that is written for a chain with a block in 12 seconds reaches back to it."""
+"""A chain of quick blocks with some events long ago: as long as a fortnight, at four blocks a
+second. No number of blocks that is written for a chain with a block in 12 seconds reaches so far.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +16,14 @@ PER_S = 4
 
 
 class QuickChain:
-    """Its blocks from 1 on; `age_s`: seconds that its event is old, which is of block 1."""
+    """Its blocks from 1 on; `told`: its events, names with arguments, all in block 1, which is
+    `age_s` seconds old."""
 
-    def __init__(self, name: str, args: dict[str, Any], age_s: int = FORTNIGHT_S) -> None:
-        self.event: Any = SimpleNamespace(spec=Event, name=name, args=args, block=1, log_index=0)
+    def __init__(self, *told: tuple[str, dict[str, Any]], age_s: int = FORTNIGHT_S) -> None:
+        self.told: list[Any] = [
+            SimpleNamespace(spec=Event, name=name, args=args, block=1, log_index=place)
+            for place, (name, args) in enumerate(told)
+        ]
         self.height = 1 + age_s * PER_S
 
     def head(self) -> Head:
@@ -34,5 +39,5 @@ class QuickChain:
         return b"\1" * 32
 
     def events(self, _: Any, name: str, first: int, last: int, *__: Any) -> list[Any]:
-        """The event, in a range that has it."""
-        return [self.event] if name == self.event.name and first <= 1 <= last else []
+        """Those of a name, in a range that has them."""
+        return [event for event in self.told if event.name == name and first <= 1 <= last]
