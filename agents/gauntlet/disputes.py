@@ -12,15 +12,15 @@ again, because nobody captured it in time, had two.) An opinion that only lies f
 is no offence.
 
 Whoever measures nothing and repeats the last consensus has no such record. It can name one that
-nobody has: so a record that this member can't have for WITHHELD_BLOCKS is false as well. It can
-name payloads that nobody has: a record that says they were read is then false too, since whoever
-read them keeps them. A member signs that of its own attempts; it takes three of them. The blocks
-count from the first attempt of this process that failed: what was read before a restart is not
-known after it. It looks again after LOOK_BLOCKS, and keeps each record that it has read, if its
-store lets it. One vector
-is looked at in a step: first the newest of those that never were, then the one whose turn came
-first. So no number of records that are withheld holds up another. The samples of its round are
-looked for beside the loop, as a validator does, and the vector is judged in a later step.
+nobody has: so a record that this member can't have for WITHHELD_S is false as well. It can name
+payloads that nobody has: a record that says they were read is then false too, since whoever read
+them keeps them. A member signs that of its own attempts; it takes three of them. The seconds count
+by the chain's clock from the first attempt of this process that failed: what was read before a
+restart is not known after it. It looks again after LOOK_S, and keeps each record that it has read,
+if its store lets it. One vector is looked at in a step: first the newest of those that never were,
+then the one whose turn came first. So no number of records that are withheld holds up another. The
+samples of its round are looked for beside the loop, as a validator does, and the vector is judged
+in a later step.
 
 A record of an older version was made by rules that this code has not, so it is left alone. Else a
 member with new code would overrule what honest validators revealed before they had it. That holds
@@ -28,7 +28,9 @@ in a job that began with such records (`_first_is_older`). In another job no val
 make one, and whoever names one has measured nothing.
 
 A vector is judged when the time to reveal is over, also where its round is void and has no scoring
-that could be closed: the validator's later records follow from its record all the same.
+that could be closed: the validator's later records follow from its record all the same. It is
+looked after for the unbonding period (`agents.protocol.ages`) and as long as a record is looked
+for: the contract sets no time, and who leaves at once can't be slashed any more after it.
 
 The round's consensus stands, because it is a median; the validator is slashed.
 """
@@ -51,6 +53,7 @@ from agents.gauntlet.remeasure import (
 from agents.gauntlet.replay import replay
 from agents.gauntlet.sample_search import SampleSearch
 from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.protocol.ages import Ages
 from agents.protocol.formulas import audit_key, round_key
 from agents.protocol.network import Network
 from agents.protocol.scores import Consensus
@@ -62,9 +65,8 @@ from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.state import PayloadError
 
-WITHHELD_BLOCKS = 1_800  # six hours of 12 seconds, in which a record that exists can be had
-LOOK_BLOCKS = 100  # within which a record that was missing is looked for again
-_LOOK_BACK = 50_000  # blocks
+WITHHELD_S = 6 * 3_600  # in which a record that exists can be had
+LOOK_S = 20 * 60  # within which a record that was missing is looked for again
 _LOOK_S = 2.0  # that the step which begins a search waits for it
 _SEARCHES = 4  # of rounds, that are kept
 _EVENTS = ("ScoresRevealed", "ScoringClosed", "ScoresOverruled")
@@ -107,10 +109,11 @@ class ScoreDisputes:
         self._reader: RoundReader | None = None
         first = network.deployment.block
         self._events = EventLog(EventCursor(network.chain, network.scores, _EVENTS, first))
+        self._ages = Ages(network.chain)
         self._found: dict[_Vector, str | None] = {}  # why it is false
-        self._not_before: dict[_Vector, int] = {}  # blocks
+        self._not_before: dict[_Vector, int] = {}  # chain seconds
         self._absent: set[_Vector] = set()  # whose records may come yet
-        self._missed: dict[_Vector, int] = {}  # since which block something can't be had
+        self._missed: dict[_Vector, int] = {}  # since when something can't be had, chain seconds
         self._deadlines: dict[tuple[int, int], int] = {}  # of the reveals in a round
         self._revealed: Mapping[tuple[int, int], Sequence[_Vector]] = {}
         self._began: dict[int, tuple[int, bool]] = {}  # jobs: when looked at, with older records
@@ -125,7 +128,7 @@ class ScoreDisputes:
             for vector in due
             if (vector not in self._found or vector in self._absent)
             and vector.verifier not in overruled[vector.job, vector.round]
-            and head.number >= self._not_before.get(vector, 0)
+            and head.timestamp >= self._not_before.get(vector, 0)
         ]
         if waiting:
             # Whose turn came first, and before them who had none yet.
@@ -140,10 +143,10 @@ class ScoreDisputes:
     def _look(self, vector: _Vector, head: Head) -> None:
         """Judge a vector, or say when to look at it again."""
         # Noted before it is tried: one that can't be judged holds up no other.
-        self._not_before[vector] = 2 * head.number - vector.block + 1
+        self._not_before[vector] = 2 * head.timestamp - self._ages.made_at(vector.block) + 1
         known = self._judged(vector, head)
         if known is None or vector in self._absent:
-            again = head.number + LOOK_BLOCKS
+            again = head.timestamp + LOOK_S
             self._not_before[vector] = min(self._not_before[vector], again)
         else:
             self._missed.pop(vector, None)
@@ -167,18 +170,16 @@ class ScoreDisputes:
                 overruled[place].add(args["verifier_id"])
             else:
                 ended[place] = event.block
-        for place, vectors in revealed.items():
-            newest = vectors[-1].block
-            if (
-                place not in ended
-                and newest >= head.number - _LOOK_BACK
-                and self._over(place, head)
-            ):
-                ended[place] = newest
         self._revealed = revealed
-        recent = [place for place, at in ended.items() if at >= head.number - _LOOK_BACK]
-        recent.sort(key=ended.__getitem__, reverse=True)
-        return [vector for place in recent for vector in revealed[place]], overruled
+        blocks = {place: vectors[-1].block for place, vectors in revealed.items()} | ended
+        places = sorted(blocks, key=blocks.__getitem__)
+        since = head.timestamp - self._network.unbonding_s() - WITHHELD_S
+        recent = [
+            place
+            for place in self._ages.since(since, places, blocks.__getitem__)
+            if place in ended or self._over(place, head)
+        ]
+        return [vector for place in reversed(recent) for vector in revealed[place]], overruled
 
     def _over(self, place: tuple[int, int], head: Head) -> bool:
         """Whether nobody can reveal in a round any more; a void one's scoring is never closed."""
@@ -214,7 +215,7 @@ class ScoreDisputes:
         consensus = Consensus(self._network)
         search = self._search(consensus, options, view)
         if search is None:
-            self._not_before[vector] = head.number + 1
+            self._not_before[vector] = head.timestamp + 1
             if said is not None:
                 self._absent.add(vector)
             return said
@@ -251,11 +252,11 @@ class ScoreDisputes:
 
     def _withheld(self, vector: _Vector, head: Head, what: str) -> str | None:
         """What is said of what a vector rests on, if it can't be had; None while it may come."""
-        first = self._missed[vector] = self._missed.get(vector, head.number)
-        if head.number - first <= WITHHELD_BLOCKS:
+        first = self._missed[vector] = self._missed.get(vector, head.timestamp)
+        if head.timestamp - first <= WITHHELD_S:
             return None
         self._absent.add(vector)
-        return f"nobody can have {what}, looked for during {WITHHELD_BLOCKS:,} blocks"
+        return f"nobody can have {what}, looked for during {WITHHELD_S // 3_600} hours"
 
     def _keep(self, digest: bytes) -> None:
         """Pin a record that was read: its validator may take it down, and others may ask for it."""
@@ -319,9 +320,9 @@ class ScoreDisputes:
         )
 
     def _began_older(self, job_id: int, head: Head) -> bool:
-        """As `_first_is_older`; looked at again after LOOK_BLOCKS, since a record may come yet."""
-        if job_id not in self._began or head.number > self._began[job_id][0] + LOOK_BLOCKS:
-            self._began[job_id] = head.number, self._first_is_older(job_id, head)
+        """As `_first_is_older`; looked at again after LOOK_S, since a record may come yet."""
+        if job_id not in self._began or head.timestamp > self._began[job_id][0] + LOOK_S:
+            self._began[job_id] = head.timestamp, self._first_is_older(job_id, head)
         return self._began[job_id][1]
 
     def _first_is_older(self, job_id: int, head: Head) -> bool:

@@ -19,7 +19,7 @@ from eth_utils import keccak
 from agents.audit.chain.stakes import StakeBook
 from agents.audit.sources.record import Record
 from agents.coordinator import Coordinator
-from agents.gauntlet.disputes import WITHHELD_BLOCKS
+from agents.gauntlet.disputes import WITHHELD_S
 from agents.gauntlet.fast_evaluation import NO_SAMPLE
 from agents.gauntlet.record import NodeScore, ScoreRecord
 from agents.gauntlet.replay import follow, scores_of
@@ -113,6 +113,16 @@ def lie(
         return told(scored, record, change) if self is duty else record
 
     monkeypatch.setattr(Validator, "_measure", measure)
+
+
+def looked(people: People, committee: Sequence[Coordinator], hours: int) -> list[str]:
+    """The members look once an hour; what they did."""
+    did = []
+    for _ in range(hours):
+        steps = [member.step(member.context.chain.head()) for member in committee]
+        did += [step for step in steps if step is not None]
+        people.chain.warp(3_600)
+    return did
 
 
 def close(scored: ScoredJob, verifiers: Sequence[Verifier], repeated: bytes | None = None) -> None:
@@ -276,8 +286,8 @@ def test_a_payload_that_is_taken_down__costs_who_kept_it_nothing(
         return found(self, digest, limit)
 
     monkeypatch.setattr(EmbeddedStore, "get_digest", get)
-    assert [*sit(people, committee), *sit(people, committee), *sit(people, committee)] == []
-    people.chain.mine(WITHHELD_BLOCKS + 1)
+    assert looked(people, committee, 6) == []
+    people.chain.warp(WITHHELD_S + 1)
     did = [said for _ in range(6) for said in sit(people, committee)]
     assert any("nobody can have the payloads of nodes" in said for said in did) is not kept
     assert (stakes(people) == [FAIR] * 3) is kept
@@ -292,9 +302,8 @@ def test_repeated_scores_without_a_record__cost_a_fifth(
     verifiers = [scored.verifier(name) for name in VERIFIERS]
     close(scored, verifiers, keccak(text="a record that nobody has"))
     people = scored.people
-    assert [*sit(people, committee), *sit(people, committee)] == []
+    assert looked(people, committee, WITHHELD_S // 3_600) == []
     assert stakes(people) == [FAIR] * 3
-    people.chain.mine(WITHHELD_BLOCKS + 1)
     did = [*sit(people, committee), *sit(people, committee)]
     assert any("nobody can have its record" in said for said in did)
     assert stakes(people) == [FAIR, FAIR, FAIR - FIFTH]
@@ -317,8 +326,8 @@ def test_a_record_that_comes_late__costs_nothing(
 
     with monkeypatch.context() as patched:
         patched.setattr(EmbeddedStore, "get_digest", get)
-        sit(people, committee)
-    people.chain.mine(WITHHELD_BLOCKS + 1)
+        assert looked(people, committee, 5) == []
+    people.chain.warp(WITHHELD_S + 1)
     assert [*sit(people, committee), *sit(people, committee)] == []
     assert stakes(people) == [FAIR] * 3
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a committee member says that nobody can have a validator's record, and when it leaves a
-record alone."""
+record alone. Its chain has four blocks a second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agents.gauntlet import disputes as module
-from agents.gauntlet.disputes import LOOK_BLOCKS, WITHHELD_BLOCKS, ScoreDisputes, _Vector
+from agents.gauntlet.disputes import LOOK_S, WITHHELD_S, ScoreDisputes, _Vector
 from agents.gauntlet.record import ScoreRecord
 from agents.gauntlet.remeasure import SAMPLES_WAIT_S
 from agents.gauntlet.replay import digest_of_record
@@ -21,7 +21,8 @@ from agents.gauntlet.sample_search import SampleSearch
 from agents.storage.errors import NotFound, StoreError, StoreUnavailable
 from tests.stage.memory.score_records import LOSSES, OPTIONS, chain_of, honest_record, older
 
-BLOCK, OLD = 10_000, 17_200  # of the reveal, and a day later
+PER_S, REVEALED = 4, 100_000  # blocks a second, and the second of the reveal
+BLOCK, OLD = PER_S * REVEALED, REVEALED + 86_400
 VECTOR = _Vector(1, 5, 7, (1, 2), b"\1" * 32, BLOCK)
 
 
@@ -40,6 +41,7 @@ class Member:
                 get_digest=self.get, resolve=lambda digest: digest.hex(), pin=self.pinned.append
             ),
             "_network": None,
+            "_ages": Stub(made_at=lambda block: block // PER_S),
             "_found": {},
             "_not_before": {},
             "_absent": set(),
@@ -71,8 +73,8 @@ class Member:
             raise NotFound("nobody reachable has it")
         return b"record"
 
-    def says(self, block: int) -> list[str]:
-        head: Any = Stub(number=block)
+    def says(self, now: int) -> list[str]:
+        head: Any = Stub(number=PER_S * now, timestamp=now)
         return [found.why for found in self.disputes.step(head)]
 
 
@@ -86,27 +88,27 @@ def test_a_failed_look_at_an_old_record_convicts_nobody(member: Member) -> None:
     member.up = False
     assert member.says(OLD) == []
     member.up = True
-    for block in range(OLD, OLD + 2 * WITHHELD_BLOCKS, 10):
-        assert member.says(block) == []
+    for now in range(OLD, OLD + 2 * WITHHELD_S, 120):
+        assert member.says(now) == []
 
 
 def test_a_record_that_was_missing_all_the_while_is_withheld(member: Member) -> None:
     member.up = False
-    last = OLD + WITHHELD_BLOCKS
-    for block in range(OLD, last + 1, 10):
-        assert member.says(block) == []
-    said = [member.says(block) for block in range(last + 1, last + LOOK_BLOCKS + 2)]
-    assert said[-1] == ["nobody can have its record, looked for during 1,800 blocks"]
-    assert member.looks <= 2 + WITHHELD_BLOCKS / LOOK_BLOCKS + 8
+    last = OLD + WITHHELD_S
+    for now in range(OLD, last + 1, 120):
+        assert member.says(now) == []
+    said = [member.says(now) for now in range(last + 1, last + LOOK_S + 2)]
+    assert said[-1] == ["nobody can have its record, looked for during 6 hours"]
+    assert member.looks <= 2 + WITHHELD_S / LOOK_S + 8
 
 
 def test_what_was_said_is_taken_back_soon_once_the_record_is_there(member: Member) -> None:
     member.up = False
-    block = OLD
-    while not member.says(block):
-        block += 10
+    now = OLD
+    while not member.says(now):
+        now += 120
     member.up = True
-    said = [member.says(later) for later in range(block, block + LOOK_BLOCKS + 1)]
+    said = [member.says(later) for later in range(now, now + LOOK_S + 1)]
     assert said[0] and not said[-1]
 
 
@@ -114,12 +116,12 @@ def test_days_after_it_was_taken_back_the_count_begins_anew(member: Member) -> N
     member.up = False
     assert member.says(OLD) == []
     member.up = True
-    assert member.says(OLD + LOOK_BLOCKS) == [] and member.looks == 2
+    assert member.says(OLD + LOOK_S) == [] and member.looks == 2
     assert not member.disputes._missed
 
 
 def test_a_record_that_was_read_is_kept(member: Member) -> None:
-    assert member.says(BLOCK + 10) == []
+    assert member.says(REVEALED + 10) == []
     assert member.pinned == [VECTOR.record.hex()]
 
 
@@ -156,7 +158,7 @@ def test_withheld_records_hold_no_older_lie_up(
     """More of them than steps until they are looked for again, and all of newer rounds."""
     kept_back = [
         _Vector(1, 6 + n, 7, (1, 2), n.to_bytes(32, "big"), BLOCK + 1)
-        for n in range(3 * LOOK_BLOCKS)
+        for n in range(3 * LOOK_S // 12)
     ]
     due = [*kept_back, VECTOR]
     looks: dict[bytes, int] = dict.fromkeys((vector.record for vector in due), 0)
@@ -174,10 +176,10 @@ def test_withheld_records_hold_no_older_lie_up(
         "_denied": lambda *_: "it lies",
     }
     vars(member.disputes).update(parts)
-    said = [member.says(OLD + step) for step in range(len(due))]
+    said = [member.says(OLD + 12 * step) for step in range(len(due))]
     assert said[-1] == ["it lies"] and set(looks.values()) == {1}
     for step in range(len(due), 3 * len(due)):
-        member.says(OLD + step)
+        member.says(OLD + 12 * step)
     again = [looks[vector.record] for vector in kept_back]
     assert looks[VECTOR.record] == 1 and max(again) - min(again) <= 1 and min(again) > 1
 
@@ -186,7 +188,7 @@ class Sampled:
     """A member before rounds whose samples nobody serves, one vector in each; time is its own."""
 
     def __init__(self, member: Member, monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
-        self.now, self.block = 0.0, OLD
+        self.now, self.second = 0.0, OLD
         self.free = threading.Event()
         self.begun: list[int] = []
         self.judged: list[int] = []
@@ -221,8 +223,8 @@ class Sampled:
 
     def steps(self, count: int) -> None:
         for _ in range(count):
-            self.block += 1
-            assert self.member.says(self.block) == []
+            self.second += 1
+            assert self.member.says(self.second) == []
 
 
 def test_samples_are_looked_for_beside_the_loop(
@@ -251,12 +253,12 @@ def test_what_was_said_of_a_payload_stands_while_samples_are_looked_for(
     sampled.now = SAMPLES_WAIT_S
     sampled.steps(2)
     assert sampled.judged
-    sampled.block += WITHHELD_BLOCKS
-    withheld = member.says(sampled.block)
+    sampled.second += WITHHELD_S
+    withheld = member.says(sampled.second)
     assert len(withheld) == 1 and "payloads of nodes [4]" in withheld[0]
     member.disputes._samples.clear()  # as when other rounds' searches took its place
-    for block in range(sampled.block + 1, sampled.block + 2 * LOOK_BLOCKS):
-        assert member.says(block) == withheld
+    for second in range(sampled.second + 1, sampled.second + 2 * LOOK_S):
+        assert member.says(second) == withheld
     assert len(sampled.begun) == 2
     sampled.free.set()
 
@@ -272,7 +274,7 @@ def test_a_store_that_is_down_while_samples_are_looked_for_denies_nothing(
             time.sleep(0.001)
     sampled.broken = None
     sampled.free.set()
-    sampled.block = 2 * OLD
+    sampled.second = 2 * OLD
     for _ in range(1_000):
         sampled.steps(1)
         if sampled.judged:
@@ -324,8 +326,8 @@ def denied(
     monkeypatch.setattr(module, "ScoreRecord", ScoreRecord)
     view = Stub(job_id=1, round_id=1, snapshot=Stub(verifiers=stakes))
     monkeypatch.setattr(module, "observe", lambda *_: view)
-    for block in range(OLD, OLD + 2 * len(due)):
-        head: Any = Stub(number=block)
+    for now in range(OLD, OLD + 2 * len(due)):
+        head: Any = Stub(number=PER_S * now, timestamp=now)
         found = disputes.step(head)
     assert set(disputes._found) == set(due) and set(pinned) == set(stored)
     return {(false.round, false.verifier): false.why for false in found}
