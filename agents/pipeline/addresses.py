@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where other miners' posts are: announcements, each signed by its node's operator.
 
-Rule: of each node the newest announcement counts whose signer is the node's operator. Nobody is
-believed about another, so anybody may pass announcements on. An address is only ever tried.
+Rule: of each node the newest announcement counts whose signer is the node's operator now. Nobody is
+believed about another, so anybody may pass announcements on. An address is only ever tried. Once an
+operator's key has changed, what the former one signed counts for nothing, however late its time is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from agents.pipeline.letters import Announcement, Domain, LetterError
@@ -25,13 +27,19 @@ _MAX_FORGED = 4  # in one reply, before the rest of it is left
 _AHEAD_S = 600  # how far ahead of ours another clock may be
 
 
+@dataclass(frozen=True)
+class _Kept:
+    said: Announcement
+    signer: str  # the node's operator when it was taken
+
+
 class AddressBook:
     """The newest announcement of each node. Its methods may be called from any thread."""
 
     def __init__(self, where: Domain, operator_of: Callable[[int], str | None]) -> None:
         """`operator_of`: a node's checksummed operator, None for a node that does not matter."""
         self._where, self._operator_of = where, operator_of
-        self._known: dict[int, Announcement] = {}
+        self._known: dict[int, _Kept] = {}
         self._lock = threading.Lock()
 
     def url_of(self, node: int) -> str | None:
@@ -39,36 +47,46 @@ class AddressBook:
 
         Empty for a node that takes no connections, None if nobody said.
         """
-        found = self._known.get(node)
+        found = self._newest(node, self._operator_of(node))
         return None if found is None else found.url.rstrip("/")
+
+    def _newest(self, node: int, operator: str | None) -> Announcement | None:
+        """The announcement that is known of a node's operator."""
+        kept = self._known.get(node)
+        return None if kept is None or kept.signer != operator else kept.said
 
     def take(self, said: Announcement) -> bool:
         """Keep an announcement if it is newer than what is known; False if its signature is not
         that of the node's operator, its time lies ahead, or the book is full."""
-        known = self._known.get(said.node)
-        if known is not None and known.time >= said.time:
-            return True
         operator = self._operator_of(said.node)
         if operator is None or said.time > time.time() + _AHEAD_S:
             return False
+        known = self._newest(said.node, operator)
+        if known is not None and known.time >= said.time:
+            return True
         if said.signer(self._where) != operator:
             return False
         with self._lock:
-            known = self._known.get(said.node)
-            if known is None and len(self._known) >= MAX_ANNOUNCEMENTS:
+            known = self._newest(said.node, operator)
+            if said.node not in self._known and len(self._known) >= MAX_ANNOUNCEMENTS:
                 # Who mattered in an earlier epoch only must not fill the book for good.
                 matter = {n for n in self._known if self._operator_of(n) is not None}
                 self._known = {n: one for n, one in self._known.items() if n in matter}
-            if known is None and len(self._known) >= MAX_ANNOUNCEMENTS:
+            if said.node not in self._known and len(self._known) >= MAX_ANNOUNCEMENTS:
                 return False
             if known is None or known.time < said.time:
-                self._known[said.node] = said
+                self._known[said.node] = _Kept(said, operator)
         return True
 
     def listed(self) -> bytes:
-        """What `GET /announcements` answers."""
+        """What `GET /announcements` answers: not what a former operator has signed, which nobody
+        takes."""
         with self._lock:
-            known = [one.to_json() for one in self._known.values()]
+            known = [
+                kept.said.to_json()
+                for node, kept in self._known.items()
+                if self._operator_of(node) in (None, kept.signer)
+            ]
         return json.dumps({"announcements": known}).encode()
 
     def ask(self, peers: Iterable[str], own: Announcement, timeout_s: float = 5.0) -> int:

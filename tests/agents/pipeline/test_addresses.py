@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 
@@ -64,3 +65,32 @@ def test_a_full_book_forgets_who_does_not_matter_any_more(monkeypatch: pytest.Mo
     matter.remove(11)
     assert known.take(announced(21, "http://c"))
     assert (known.url_of(11), known.url_of(12)) == (None, "http://b")
+
+
+def moved() -> tuple[AddressBook, dict[int, str]]:
+    """A book with what a node's operator announced before its key was changed, as far ahead as a
+    clock may be, and the operators after it."""
+    operators = dict(OPERATORS)
+    known = AddressBook(WHERE, operators.get)
+    assert known.take(announced(11, "http://thief", int(time.time()) + 500))
+    operators[11] = WALLETS[99].address
+    return known, operators
+
+
+def test_a_former_operator_keeps_no_node_from_its_letters() -> None:
+    """Others would send them to the thief of a key for as long as its time lies ahead."""
+    known, _ = moved()
+    assert known.url_of(11) is None
+    assert known.take(Announcement.signed(WALLETS[99], WHERE, 11, "http://new", int(time.time())))
+    assert known.url_of(11) == "http://new"
+    assert not known.take(announced(11, "http://thief", int(time.time()) + 550))
+    assert known.url_of(11) == "http://new"
+
+
+def test_a_former_operators_announcement_is_passed_on_to_nobody() -> None:
+    """Whoever gets some that are not by the operators reads no more of a list."""
+    known, operators = moved()
+    assert known.take(announced(12, "http://b"))
+    assert [one["node"] for one in json.loads(known.listed())["announcements"]] == [12]
+    del operators[12]  # it plays no part in this epoch, and may for others
+    assert [one["node"] for one in json.loads(known.listed())["announcements"]] == [12]
