@@ -6,6 +6,9 @@ epochs that the post's own miner worked in. Who has no post of its own leaves it
 of others. Everybody leaves it in a box of the store as well, for whoever reaches no post. Nobody
 else's word is kept, so what a post holds is bounded. A miner makes one statement, and after a reorg
 of the chain another under another seed; who sends the old one again doesn't push out the new one.
+
+No statement names anybody outside its stage, or has more digests than a miner of its stage has
+pairs. So an epoch says how long a list of its statements can be; of a longer one nothing is read.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from contextlib import suppress
 
 from agents.pipeline.box_reader import BoxReader
 from agents.pipeline.epoch import Epoch
-from agents.pipeline.letters import Domain, LetterError
+from agents.pipeline.letters import SIGNATURE_BYTES, Domain, LetterError
 from agents.pipeline.presence import box_of
 from agents.pipeline.shards import MAX_STATEMENT, Statement
 from agents.runtime.bounded_http import ask
@@ -39,28 +42,35 @@ class Statements:
 
     def __init__(self, where: Domain) -> None:
         self._where = where
-        self._operators: OrderedDict[_Key, Mapping[int, str]] = OrderedDict()
+        self._expected: OrderedDict[_Key, tuple[Epoch, Mapping[int, str]]] = OrderedDict()
         self._kept: dict[_Key, dict[int, list[Statement]]] = {}
         self._lock = threading.Lock()
 
-    def expect(self, job: int, epoch: int, operators: Mapping[int, str]) -> None:
+    def expect(self, epoch: Epoch, operators: Mapping[int, str]) -> None:
         """Take statements of an epoch from now on. `operators`: of all its miners."""
+        key = epoch.key[:2]
         with self._lock:
-            self._operators[job, epoch] = dict(operators)
-            self._operators.move_to_end((job, epoch))
-            self._kept.setdefault((job, epoch), {})
-            while len(self._operators) > _EPOCHS:
-                old, _ = self._operators.popitem(last=False)
+            self._expected[key] = epoch, dict(operators)
+            self._expected.move_to_end(key)
+            # After a reorg the stages may be others, and what was long enough for them too long.
+            kept = self._kept.get(key, {}).items()
+            self._kept[key] = {who: [one for one in of if _fits(epoch, one)] for who, of in kept}
+            while len(self._expected) > _EPOCHS:
+                old, _ = self._expected.popitem(last=False)
                 del self._kept[old]
 
     def put(self, said: Statement) -> bool:
-        """Keep a statement; False unless it is of an epoch that runs here, by its operator."""
+        """Keep a statement; False unless it is of an epoch that runs here, by its operator, and
+        can be true of its stage."""
         key = said.job, said.epoch
-        operator = self._operators.get(key, {}).get(said.owner)
-        if operator is None or said.signer(self._where) != operator:
+        epoch, operators = self._expected.get(key, (None, {}))
+        operator = operators.get(said.owner)
+        if epoch is None or operator is None or not _fits(epoch, said):
+            return False
+        if said.signer(self._where) != operator:
             return False
         with self._lock:
-            if key not in self._kept:
+            if key not in self._kept or self._expected[key][0] != epoch:
                 return False
             others = [one for one in self._kept[key].get(said.owner, ()) if one != said]
             self._kept[key][said.owner] = [said, *others][:_OF_ONE]
@@ -71,6 +81,24 @@ class Statements:
         with self._lock:
             kept = self._kept.get((job, epoch), {})
             return json.dumps([said.to_json() for of in kept.values() for said in of]).encode()
+
+
+def _fits(epoch: Epoch, said: Statement) -> bool:
+    """Whether a statement names nobody outside its stage, and no more shards than one can own."""
+    stage = epoch.stage_of(said.owner)
+    miners = () if stage is None else epoch.stages[stage]
+    return {*said.contributors} <= {*miners} and len(said.digests) < len(miners)
+
+
+def _most_bytes(epoch: Epoch) -> int:
+    """Bytes of the longest list of statements that a post can have of an epoch."""
+    total = 2
+    for miners in epoch.stages:
+        digests = (bytes(32),) * (len(miners) - 1)
+        place = epoch.job, epoch.number, max(miners), bytes(32)
+        longest = Statement(*place, miners, bytes(32), digests, bytes(SIGNATURE_BYTES))
+        total += _OF_ONE * len(miners) * (len(json.dumps(longest.to_json())) + len(", "))
+    return total
 
 
 def shards_path(job: int, epoch: int) -> str:
@@ -87,15 +115,13 @@ def leave(url: str, said: Statement) -> bool:
         return False
 
 
-def fetch(url: str, job: int, epoch: int, most: int) -> list[Statement]:
-    """The statements that a post gives of an epoch, unchecked; none if it can't be asked.
-
-    `most`: how many miners there are; of more nothing is read.
-    """
-    most *= _OF_ONE
-    address = url.rstrip("/") + shards_path(job, epoch)
+def fetch(url: str, epoch: Epoch) -> list[Statement]:
+    """The statements that a post gives of an epoch, unchecked; none if it can't be asked, or gives
+    more than there can be."""
+    most = _OF_ONE * sum(map(len, epoch.stages))
+    address = url.rstrip("/") + shards_path(epoch.job, epoch.number)
     try:
-        status, body = ask("GET", address, None, _ASK_S, 2 + most * (MAX_STATEMENT + 2))
+        status, body = ask("GET", address, None, _ASK_S, _most_bytes(epoch))
         values = parse_json(body) if status == 200 else []
     except (OSError, ValueError, RecursionError, http.client.HTTPException):
         return []

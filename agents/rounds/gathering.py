@@ -140,9 +140,8 @@ class Gathering:
         if any(self._book.url_of(owner) is None for owner in missing):
             self._book.look(self._peers)
         urls = {*self._peers, *(self._book.url_of(owner) or "" for owner in missing)} - {""}
-        most = sum(map(len, epoch.stages))
         with ThreadPoolExecutor(_WIDTH) as pool:
-            asked = pool.map(lambda url: fetch(url, epoch.job, epoch.number, most), sorted(urls))
+            asked = pool.map(lambda url: fetch(url, epoch), sorted(urls))
             return [one for found in asked for one in found]
 
     def _look(self, epoch: Epoch, found: _Found) -> list[Statement]:

@@ -224,7 +224,7 @@ class Mining:
         self._operators = self._network.operators_at(everybody, opened)
         if self._opened is None:
             self._opened = _Opened(self._context, self._where, self._book, node)
-        self._opened.post.statements.expect(epoch.job, epoch.number, self._operators)
+        self._opened.post.statements.expect(epoch, self._operators)
         around = beside(epoch, node)
         end = time.monotonic() + _ADDRESSES_S
         while time.monotonic() < end and not self._context.stop.is_set():
@@ -242,7 +242,7 @@ class Mining:
         assert self._opened is not None
         everybody = [miner for stage in epoch.stages for miner in stage]
         operators = self._network.operators_at(everybody, opened)
-        self._opened.post.statements.expect(epoch.job, epoch.number, operators)
+        self._opened.post.statements.expect(epoch, operators)
         return self._opened.post
 
     def _unknown(self, miners: Iterable[int]) -> Iterable[int]:

@@ -62,6 +62,12 @@ from tests.stage.memory.pipeline_epoch import quiet_log
 NINE = tuple(range(2, 11))
 AUDIT_SEED = keccak(text="drawn after the reveals")
 WINDOW_S = 100
+OPERATORS = {node: WALLETS[node].address for node in NINE}
+
+
+def epoch_of(mined: MinedRound) -> Epoch:
+    assert mined.plan.epoch is not None
+    return mined.plan.epoch
 
 
 class Rounds(dict[int, Any]):
@@ -186,7 +192,7 @@ def miners(shared: MinedRound) -> Iterator[Miners]:
     for node in NINE:
         book = AddressBook(WHERE, operators.get)
         made[node] = Post("127.0.0.1", 0, quiet_log(), WHERE, book)
-        made[node].statements.expect(1, 1, operators)
+        made[node].statements.expect(epoch_of(shared), operators)
     for node in NINE:
         for other in NINE:
             url = made[other].url
@@ -409,12 +415,16 @@ def test_a_liar_is_convicted_though_its_friend_spoils_a_payload_that_it_names(
 def test_a_miner_waits_for_the_seed_and_for_payloads(miners: Miners) -> None:
     node = NINE[0]
     miners.facts.drawn = False
-    assert miners.share(node) is None and fetch(miners.posts[node].url, 1, 1, 9) == []
+    assert (
+        miners.share(node) is None and fetch(miners.posts[node].url, epoch_of(miners.mined)) == []
+    )
     miners.facts.drawn = True
     mate = next(m for m in miners.mates(miners.stage_of(node)) if m != node)
     away = miners.mined.submit(mate, missing="payload")
     miners.facts.revealed = {**miners.facts.revealed, mate: away.reveal}
-    assert miners.share(node) is None and fetch(miners.posts[node].url, 1, 1, 9) == []
+    assert (
+        miners.share(node) is None and fetch(miners.posts[node].url, epoch_of(miners.mined)) == []
+    )
     miners.view.now = WINDOW_S // 2
     assert miners.share(node)
 
@@ -536,7 +546,7 @@ def test_a_mate_that_serves_its_payload_slowly_does_not_make_an_owner_late(
             assert time.monotonic() - began < 20.0
         miners.view.now = 45
         assert sharing.step(miners.view, node)
-        (said,) = fetch(miners.posts[node].url, 1, 1, 9)
+        (said,) = fetch(miners.posts[node].url, epoch_of(miners.mined))
         assert mate not in said.contributors and node in said.contributors
     finally:
         store.brought.set()
@@ -553,14 +563,14 @@ def test_what_comes_slowly_is_merged_once_it_is_there(
     end, did = time.monotonic() + 30.0, None
     while did is None and time.monotonic() < end:
         did = sharing.step(miners.view, node)
-    (said,) = fetch(miners.posts[node].url, 1, 1, 9)
+    (said,) = fetch(miners.posts[node].url, epoch_of(miners.mined))
     assert did and mate in said.contributors
 
 
 def test_a_miner_without_a_post_leaves_its_statement_at_others(miners: Miners) -> None:
     closed = NINE[3]
     own = Post("127.0.0.1", 0, quiet_log(), WHERE, miners.posts[closed].book, listen=False)
-    own.statements.expect(1, 1, {node: WALLETS[node].address for node in NINE})
+    own.statements.expect(epoch_of(miners.mined), OPERATORS)
     miners.posts[closed].stop()
     miners.posts[closed] = own
     for node in NINE:
@@ -581,12 +591,14 @@ def test_an_owner_that_names_hundreds_of_strangers_does_not_make_an_honest_resul
     many = replace(good, contributors=(*good.contributors, *strangers))
     for post in miners.posts.values():
         post.statements = Statements(WHERE)
-        post.statements.expect(1, 1, {node: WALLETS[node].address for node in NINE})
+        post.statements.expect(epoch_of(miners.mined), OPERATORS)
     shutil.rmtree(miners.mined.store.root / "boxes")
     for node in NINE:
         if node != owner:
             miners.share(node)
-    assert miners.posts[owner].statements.put(many.by(WALLETS[owner], WHERE))
+    signed = many.by(WALLETS[owner], WHERE)
+    assert not miners.posts[owner].statements.put(signed), "an honest post"
+    leave_in_store(miners.mined.store, WHERE, epoch_of(miners.mined), signed)
     outcome = miners.outcome()
     line = line_of(miners, outcome, 0)
     assert (line["lost"], line["accepted"]) == ([], True), "its partners delivered its shards"
@@ -595,9 +607,6 @@ def test_an_owner_that_names_hundreds_of_strangers_does_not_make_an_honest_resul
 
 
 # -- a proposer -----------------------------------------------------------------------------------
-
-
-OPERATORS = {node: WALLETS[node].address for node in NINE}
 
 
 def left_by_all(miners: Miners) -> tuple[ContentStore, Epoch, bytes, LeftStatements]:
@@ -695,7 +704,7 @@ def test_a_statement_without_its_file_is_not_gathered_and_pushes_out_no_good_one
         assert miners.posts[poor].statements.put(one)
     assert good in miners.said()
     miners.posts[poor].statements = Statements(WHERE)
-    miners.posts[poor].statements.expect(1, 1, {node: WALLETS[node].address for node in NINE})
+    miners.posts[poor].statements.expect(epoch_of(miners.mined), OPERATORS)
     shutil.rmtree(miners.mined.store.root / "boxes")  # the good one lies there too
     assert miners.mined.plan.epoch is not None
     for one in bad:
