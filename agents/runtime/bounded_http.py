@@ -10,8 +10,11 @@ import contextlib
 import http.client
 import socket
 import threading
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
+
+from agents.runtime.lookup import addresses_of
 
 _ADDRESSES = 2
 
@@ -21,8 +24,8 @@ def ask(
 ) -> tuple[int, bytes]:
     """Status and body of the reply; all of it within `timeout_s`, however it trickles in.
 
-    Connecting has twice `timeout_s` for itself, beside what the resolver takes: of the addresses
-    that a name has, the first two are tried.
+    Before that the lookup of a name has `timeout_s` for itself, connecting has twice as long (of
+    the addresses that a name has, the first two are tried), and the handshake of TLS as long again.
 
     Raises:
         OSError, http.client.HTTPException: nobody answers, not in time, or not in HTTP.
@@ -31,7 +34,7 @@ def ask(
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
-    connection._create_connection = _reached  # type: ignore[attr-defined]
+    connection._create_connection = partial(_reached, timeout_s)  # type: ignore[attr-defined]
     connection.connect()
     # A timeout on the socket restarts with every byte; only a shutdown bounds the whole.
     bound = threading.Timer(timeout_s, hang_up, (connection.sock,))
@@ -51,10 +54,10 @@ def ask(
     return reply.status, found
 
 
-def _reached(place: tuple[str, int], *options: Any) -> socket.socket:
+def _reached(lookup_s: float, place: tuple[str, int], *options: Any) -> socket.socket:
     """As `socket.create_connection`, which would try any number of addresses, each for a whole
     time-out: the owner of a name chooses how many it has."""
-    found = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)[:_ADDRESSES]
+    found = addresses_of(*place, lookup_s)[:_ADDRESSES]
     for at, (*_, address) in enumerate(found):
         try:
             return socket.create_connection((str(address[0]), place[1]), *options)
