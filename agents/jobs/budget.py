@@ -46,7 +46,9 @@ _VELOCITY = 2  # of an outer step with momentum, before and after it
 _READ = 6  # of a published state, the file and its tensors: weights and two moments each
 _OWED = 2  # of compressed sharing, what is owed and what a payload says
 _BATCHES = 2  # the inputs and the targets of the batch in hand, beside the round's
-_SHARE = 0.75  # of the machine's memory; the rest is for everything else that runs there
+# Of the machine's memory. The rest is for everything else that runs there, also for what waits at a
+# miner's post, which is bounded in bytes (`agents.pipeline.mailbox`, `agents.pipeline.held`).
+_SHARE = 0.75
 _GIB = 2**30
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 

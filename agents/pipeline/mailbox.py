@@ -2,6 +2,10 @@
 """The letters of one epoch that a miner's post accepted, and why it refuses the others.
 
 A refusal carries the status and the sentence that the post answers (`agents.pipeline.post`).
+
+Rule: what waits to be taken has `WAITING_BYTES` in an epoch, however many miners send. Each of the
+stages beside has an equal part of them, and one letter at least. `agents.jobs.budget` counts what
+the stage's own work takes; this is of the memory that it leaves to everything else.
 """
 
 from __future__ import annotations
@@ -18,11 +22,13 @@ from agents.pipeline.courier import Outcome
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import Passage
 from agents.pipeline.held import ANSWERS, Held, Occupied, Replayed
+from agents.pipeline.inbox import MAX_TRAIL
 from agents.pipeline.letters import Collect, Domain, Done, Letter, signed_by
 from agents.pipeline.miner_log import Kind
 from agents.pipeline.trail import broken, trail_bytes
 from agents.runtime.logs import Log
 
+WAITING_BYTES = 256 << 20  # of all letters of an epoch, as of those that `Held` keeps
 _COLLECT_S = 1.0  # that a question waits for a letter
 
 
@@ -48,7 +54,8 @@ class Running:
         max_message: bytes of the longest message.
         check: raises ValueError for bytes that are no code of this epoch (FORWARD) or no gradient
             (BACKWARD), or that this sender may not send; any thread may call it.
-        max_waiting: letters of each kind that may wait to be taken from one sender.
+        max_waiting: letters of each kind that may wait to be taken from one sender, if there is
+            room for so many.
     """
 
     epoch: Epoch
@@ -77,6 +84,7 @@ class Mailbox:
         if stage is None:
             raise ValueError(f"Miner {running.miner} holds no stage in this epoch.")
         self._stage = stage
+        self._most = min(running.max_waiting, self._part())
         self._seen: dict[Passage, bytes] = {}  # -> digest
         self._relayed: dict[Passage, bytes] = {}  # the same, of letters for others
         self._forward_from: dict[int, int] = {}  # sample -> whose forward was accepted
@@ -234,8 +242,16 @@ class Mailbox:
         except Occupied:
             raise Refused(503, "Another question of this receiver waits here.") from None
 
+    def _part(self) -> int:
+        """Letters of one sender that there is room for. A sender sends one kind only."""
+        kinds = (Kind.FORWARD, Kind.BACKWARD)
+        sources = (self._epoch.source_of(self._stage, kind) for kind in kinds)
+        senders = sum(len(self._epoch.stages[at]) for at in sources if at is not None)
+        longest = MAX_TRAIL + self._running.max_message
+        return max(1, WAITING_BYTES // (longest * max(1, senders)))
+
     def _check_room(self, passage: Passage) -> None:
-        if len(self._waiting[passage.kind].get(passage.sender, ())) >= self._running.max_waiting:
+        if len(self._waiting[passage.kind].get(passage.sender, ())) >= self._most:
             raise Refused(503, "Too many of your letters wait here; come again later.")
 
     def _remember(self, passage: Passage, digest: bytes) -> None:

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from eth_utils import keccak
 
+from agents.pipeline import mailbox
 from agents.pipeline.courier import Courier, Outcome, send
 from agents.pipeline.hand_over import Passage
-from agents.pipeline.inbox import Entry
+from agents.pipeline.inbox import MAX_TRAIL, Entry
 from agents.pipeline.letters import HEAD_BYTES, Done, Letter, done_path
 from agents.pipeline.mailbox import Mailbox
 from agents.pipeline.miner_log import Kind
@@ -181,6 +182,25 @@ def test_who_floods_a_post_keeps_nobody_else_out_and_delays_it_by_one_letter(
     assert posted(at, letter(sample=47, kind=Kind.BACKWARD, sender=32).to_bytes()) == 200
     found = [box.take(Kind.BACKWARD) for _ in range(5)]
     assert [f and f.passage.sender for f in found] == [31, 32, 31, 31, None]
+
+
+@pytest.mark.parametrize(("letters", "each"), [(8, 2), (7, 1), (1, 1)])
+def test_what_waits_for_a_slow_miner_takes_a_bounded_part_of_its_memory(
+    made: Callable[..., tuple[Post, Mailbox]],
+    monkeypatch: pytest.MonkeyPatch,
+    letters: int,
+    each: int,
+) -> None:
+    """However many miners send to it: those of both stages beside share the room, one letter at
+    least for each, so none of them keeps another out."""
+    monkeypatch.setattr(mailbox, "WAITING_BYTES", letters * (MAX_TRAIL + MAX_MESSAGE))
+    at, box = made()
+    for sender in (31, 32):  # two of the four that may send
+        sent = [letter(sample=s, kind=Kind.BACKWARD, sender=sender) for s in EPOCH.samples[::2]]
+        statuses = [posted(at, one.to_bytes()) for one in sent]
+        assert statuses == [200] * each + [503] * (4 - each)
+    assert box.take(Kind.BACKWARD) and box.take(Kind.BACKWARD)
+    assert posted(at, sent[-1].to_bytes()) == 200, "there is room again"
 
 
 def test_only_first_stage_miners_say_that_they_are_done(here: tuple[Post, Mailbox]) -> None:
