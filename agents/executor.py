@@ -3,13 +3,15 @@
 
     at first    wait until the owner has registered the node
     REVEALING   open the commitment: before anything else
-    RUNNING     run the task, journal the secret, commit; if an input can't be had, to that
+    RUNNING     run the task, journal the secret, commit; if it can't be run, to that
     DRAWING     the same already, where the node will be drawn: the commitment captures the draw
     AGREED ...  publish what was found, if it was right; appeal, if the outcome says otherwise
     APPEALED    object to a verdict that condemns what running the task again gives
     any time    permissionless duties; last of all the seat in the pool
 
-Silence costs as much as a wrong result, so a reveal must not wait for anything slow. Tasks are
+Silence costs as much as a wrong result, so a node that has no result when its time runs out says
+that there is none, whatever the reason: a task that no honest node can run ends unharmed, as one
+whose inputs can't be had. Nor must a reveal wait for anything slow. Tasks are
 computed and payloads are published beside the loop, and a transaction that is refused holds back no
 other. What a commitment hides is on disk before it is sent. A payload is published only when nobody
 can be drawn for the task any more.
@@ -55,7 +57,7 @@ _REORG_BLOCKS = 128  # a secret is kept for as long as a reorg could bring its t
 _CONFIRM = "confirm-"
 _PAYLOAD = "payload"  # the file of a commitment
 _SECRETS = "task-"  # what the keys of the journal begin with
-_SEARCH_SHARE, _LAST_SHARE = 4, 8  # of the time, left when a missing input is given up
+_SEARCH_SHARE, _LAST_SHARE = 4, 8  # of the time, left when what fails, or does not end, is given up
 _OVER = (TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED)
 
 
@@ -98,6 +100,7 @@ class Executor:
         self._class: int | None = None  # the pool of the class that this machine computes in
         self._own: dict[int, Task] = {}  # as last seen
         self._asked: dict[str, Task] = {}  # what the runner may be at, by job
+        self._since: dict[str, int] = {}  # chain time at which a job was first asked for
         self._confirmed: dict[str, bytes] = {}  # what running a task again gave, by job
         self._published: set[str] = set()
         self._revealing: dict[int, tuple[int, float]] = {}  # first block and moment of it
@@ -204,6 +207,7 @@ class Executor:
             name = _CONFIRM + self._name(task)
             if name not in self._confirmed:
                 runs[name] = task
+        self._since = {name: self._since.get(name, head.timestamp) for name in runs}
         self._asked = {n: t for n, t in self._asked.items() if n in self.runner.running} | runs
         self.runner.want(runs)
 
@@ -235,13 +239,19 @@ class Executor:
         )
 
     def _in_vain(self, task: Task, name: str, head: Head) -> bool:
-        """Whether to answer that an input can't be had: it could not when last tried, and too
-        little time is left. All honest nodes wait equally long, so that they say the same."""
-        if task.status != TaskStatus.RUNNING or not self.runner.lacks(name):
+        """Whether to answer that the task can't be run: it could not when last tried, or does not
+        end, and too little time is left. All honest nodes wait equally long, so that they say the
+        same."""
+        if task.status != TaskStatus.RUNNING:
             return False
-        # What is being tried may have found the input since, and be at work.
-        share = _LAST_SHARE if name in self.runner.running else _SEARCH_SHARE
-        return head.timestamp >= task.time - task.run_s // share
+        left = task.time - head.timestamp
+        if self.runner.fails(name):
+            # What is being tried may have found the input since, and be at work.
+            share = _LAST_SHARE if name in self.runner.running else _SEARCH_SHARE
+            return left <= task.run_s // share
+        # Whoever has only just come to it may still be in time.
+        had = head.timestamp - self._since.get(name, head.timestamp)
+        return left <= task.run_s // _LAST_SHARE and had >= task.run_s // _SEARCH_SHARE
 
     # -- committing ----------------------------------------------------------------------------
 

@@ -45,11 +45,13 @@ class TaskRunner:
         self._at: dict[str, TaskProcess] = {}  # what runs a task; under the guard
         self._ended: set[str] = set()  # runs that were ended here, and not taken yet
         self._said: set[str] = set()
-        self._lacking: set[str] = set()
+        self._lacking: set[str] = set()  # the store did not give an input when last tried
+        self._failing: set[str] = set()  # what is wrong with the others
 
-    def lacks(self, name: str) -> bool:
-        """Whether the store did not give an input of a task when it was last tried."""
-        return name in self._lacking
+    def fails(self, name: str) -> bool:
+        """Whether a task brought nothing when it was last tried: the store did not give an input,
+        or the process failed."""
+        return name in self._lacking or name in self._failing
 
     @property
     def running(self) -> frozenset[str]:
@@ -66,6 +68,7 @@ class TaskRunner:
             return
         label, now = self.label, time.monotonic()
         self._lacking &= runs.keys()
+        self._failing &= runs.keys()
         self._ended &= self.running
         self._since = {name: self._since.get(name, now) for name in runs}
         self._end_unwanted(runs, now)
@@ -168,13 +171,13 @@ class TaskRunner:
         """Said once for each cause; what can't be run now is tried again."""
         if name in self._ended:
             return
-        if isinstance(error, StoreError):
-            self._lacking.add(name)
+        lacking = isinstance(error, StoreError)
+        (self._lacking if lacking else self._failing).add(name)
         text = f"{name} {type(error).__name__} {error}"
         if text not in self._said:
             self._said.add(text)
             log = self._context.log
-            write = log.warning if isinstance(error, StoreError) else log.error
+            write = log.warning if lacking else log.error
             write("cannot_run_yet", job=name, why=f"{type(error).__name__}: {error}")
 
 

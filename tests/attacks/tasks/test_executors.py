@@ -32,7 +32,7 @@ from agents.storage.errors import NotFound
 from agents.tasks.compute.classes import CPU, CPU_CLASS
 from agents.tasks.compute.make import publish
 from agents.tasks.dispute import TaskDisputes
-from agents.tasks.process import TaskProcess
+from agents.tasks.process import TaskProcess, TaskProcessError
 from scripts._shared.economics import refuse_unwatched, watched
 from scripts._shared.job_classes import check_classes
 from scripts.economics import cli as economics
@@ -493,6 +493,69 @@ def test_an_input_that_nobody_has_costs_its_creator_the_rent(executors: Executor
     assert executors.pass_blocks(5, *(node.name for node in pair)) == [], (
         "there is nothing to publish"
     )
+
+
+def _costs_its_creator_the_rent(executors: Executors, task_id: int, pair: list[Node]) -> None:
+    """Both have said that there is no result. Nobody is slashed, and nobody else is drawn."""
+    executors.until(task_id, CLOSED)
+    task = executors.task(task_id)
+    assert task.result == UNAVAILABLE and task.nodes == tuple(node.node_id for node in pair)
+    rent = task.run_s * executors.tasks.people.settings.tasks.fee_per_s
+    assert [executors.gain(p) for p in (*pair, executors.tasks.creator)] == [0, 0, -rent]
+
+
+def test_a_task_that_ends_every_process_costs_its_creator_the_rent(
+    executors: Executors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger's input that torch can't stand. Five executors would be silent, one after the
+    other, and lose 20 ZOO each; the creator would have its whole fee back."""
+    task_id, *pair = _requested(executors)
+    executors.tasks.draw(task_id)
+
+    def dies(*_: object) -> None:
+        raise TaskProcessError("the task process ended with -11")
+
+    monkeypatch.setattr(executors.process, "run", dies)
+    executors.start(*executors.tasks.executors)
+    executors.drive(
+        lambda: all(executors.said(node, "cannot_run_yet") for node in pair), "both have tried it"
+    )
+    task = executors.task(task_id)
+    assert executors.pass_blocks(5, *(node.name for node in pair)) == [], "they try again"
+    executors.tasks.people.wait_until(task.time - task.run_s // 4)
+    _costs_its_creator_the_rent(executors, task_id, pair)
+
+
+def test_a_task_that_never_ends_costs_its_creator_the_rent(executors: Executors) -> None:
+    """Whoever has had a quarter of the time for it, which it was counted to take at most, says so
+    when an eighth is left; not before, since a slow machine may still be in time."""
+    spec = executors.inputs.evaluate(first=next(_FRESH))
+    task_id = executors.create(spec, run_s=3_600)
+    executors.tasks.chain.mine(2)
+    pair = executors.drawn(task_id)
+    executors.tasks.draw(task_id)
+    executors.start(*pair)
+    names = [node.name for node in pair]
+    with executors.held_process():
+        assert executors.pass_blocks(5, *names) == []
+        task = executors.task(task_id)
+        executors.tasks.people.wait_until(task.time - task.run_s // 6)
+        assert executors.pass_blocks(5, *names) == []
+        executors.tasks.people.wait_until(task.time - task.run_s // 8)
+        _costs_its_creator_the_rent(executors, task_id, pair)
+
+
+def test_who_has_just_come_to_a_task_still_runs_it(executors: Executors) -> None:
+    """A node that was away until the last eighth of the time is in time all the same."""
+    task_id = executors.create(executors.inputs.evaluate(first=next(_FRESH)), run_s=3_600)
+    executors.tasks.chain.mine(2)
+    pair = executors.drawn(task_id)
+    executors.tasks.draw(task_id)
+    task = executors.task(task_id)
+    executors.tasks.people.wait_until(task.time - task.run_s // 10)
+    executors.start(*pair)
+    executors.until(task_id, AGREED)
+    assert executors.task(task_id).result == _right(executors, task_id)
 
 
 def test_a_task_of_another_class_is_never_run(executors: Executors) -> None:
