@@ -6,7 +6,8 @@
     RUNNING     run the task, journal the secret, commit; if it can't be run, to that
     DRAWING     the same already, where the node will be drawn: the commitment captures the draw
     AGREED ...  publish what was found, if it was right; appeal, if the outcome says otherwise
-    APPEALED    object to a verdict that condemns what running the task again gives
+    APPEALED    object to a verdict that condemns what running the task again gives, or what was
+                found where it can't be run again
     any time    permissionless duties; last of all the seat in the pool
 
 Silence costs as much as a wrong result, so a node that has no result when its time runs out says
@@ -380,31 +381,47 @@ class Executor:
         return appeal.result != secret.result
 
     def _object(self, head: Head) -> str | None:
-        """Appeal where the node lost, running the task again gives the same as before, and a
-        verdict for that would change the outcome; likewise object to a verdict against it."""
+        """Appeal where the node lost, running the task again gives the same as before or can't be
+        done, and a verdict for that would change the outcome; likewise object to a verdict against
+        it."""
         for task in list(self._lost(head)):
             again = self._confirmed.get(_CONFIRM + self._name(task))
+            why = "running it again gave the same as before"
+            if again is None:
+                again, why = self._unconfirmed(task, head), "it can't be run again"
             if again is None:
                 continue
             if task.status == TaskStatus.APPEALED:
-                did = self._contest(task, again)
+                did = self._contest(task, again, why)
                 if did is not None:
                     return did
                 continue
             if self.tasks.tag(task.task_id, again) not in task.revealed():
                 self._say("was_wrong", task, "running it again gave another result")
             elif is_wrong(self.tasks, task, again):
-                did = self.appeals.file(task, "running it again gave the same as before")
+                did = self.appeals.file(task, why)
                 if did is not None:
                     return did
         return None
 
-    def _contest(self, task: Task, again: bytes) -> str | None:
+    def _unconfirmed(self, task: Task, head: Head) -> bytes | None:
+        """What this node said, where it is about to be slashed for that, and running the task again
+        has failed until little time is left: whoever framed it may have taken the inputs down. If
+        verifiers can't have them either, nobody is slashed."""
+        secret, name = self.secret(task), _CONFIRM + self._name(task)
+        condemned = task.status == TaskStatus.APPEALED
+        if secret is None or not (condemned or task.status == TaskStatus.DECIDED):
+            return None
+        deadline = self.tasks.appeal(task.task_id).deadline if condemned else task.time
+        late = deadline - head.timestamp <= self.tasks.terms().appeal_s // _SEARCH_SHARE
+        return secret.result if late and self.runner.fails(name) else None
+
+    def _contest(self, task: Task, again: bytes, why: str) -> str | None:
         secret = self.secret(task)
         if secret is None or secret.result != again:
             self._say("was_wrong", task, "running it again gave another result")
             return None
-        return self.appeals.contest(task, "running it again gave the same as before")
+        return self.appeals.contest(task, why)
 
     def _forget(self, head: Head) -> None:
         """Drop what no reorg can bring back into use."""

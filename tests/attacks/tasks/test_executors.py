@@ -26,7 +26,7 @@ from agents.protocol.formulas import UNAVAILABLE
 from agents.protocol.network import Network
 from agents.protocol.numbers import COVER, LaneState, TaskStatus
 from agents.runtime.errors import Stopped
-from agents.storage.cid import cid_of_bytes, digest_of
+from agents.storage.cid import cid_of_bytes, digest_of, parse_cid
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import NotFound
 from agents.tasks.compute.classes import CPU, CPU_CLASS
@@ -243,6 +243,87 @@ def test_a_framed_node_appeals_and_is_made_whole(executors: Executors) -> None:
     executors.drive(
         lambda: (victim.name, "withdrawn: bond") in executors.done, "the bond is withdrawn"
     )
+
+
+def _taken_down(executors: Executors, task_id: int) -> None:
+    """Nobody serves the task's spec any more."""
+    cid = parse_cid(executors.store.resolve(executors.task(task_id).spec))
+    executors.store._path(cid).unlink()
+
+
+def _lapses(executors: Executors, task_id: int, victim: Node) -> None:
+    """The victim appeals when it has tried long enough to run the task again; no verifier can."""
+    _all_recheck(executors)
+    executors.drive(
+        lambda: executors.said(victim, "cannot_run_yet") > 0, "the victim tries to run it again"
+    )
+    deadline = executors.task(task_id).time
+    window = executors.tasks.people.settings.tasks.appeal_s
+    names = list(executors.agents)
+    executors.tasks.people.wait_until(deadline - window // 2)
+    assert not any("appeal" in did for did in executors.pass_blocks(5, *names))
+    executors.tasks.people.wait_until(deadline - window // 4)
+    executors.until(task_id, APPEALED)
+    assert (victim.name, f"appealed: task {task_id}: it can't be run again") in executors.done
+    executors.pass_deadline(task_id)
+    executors.until(task_id, CLOSED)
+    executors.drive(
+        lambda: (victim.name, "withdrawn: bond") in executors.done, "the bond is withdrawn"
+    )
+    assert executors.gain(victim) == 0
+
+
+def test_framers_who_take_the_inputs_down__gain_nothing(executors: Executors) -> None:
+    """The creator is their friend: its spec is gone once the victim has answered, so the victim
+    can't run it again. It was silent then, and lost 20 ZOO."""
+    task_id, victim, _ = _everybody(executors, Executor, Liar)
+    executors.until(task_id, DECIDED)
+    _taken_down(executors, task_id)
+    _lapses(executors, task_id, victim)
+    assert executors.gain(executors.tasks.creator) == -FEE
+
+
+def test_framers_who_alone_had_the_inputs__gain_nothing(executors: Executors) -> None:
+    """The victim says that the inputs can't be had, and is outvoted by two who have them."""
+    tasks = executors.tasks
+    task_id, victim, friend = tasks.started()
+    executors.start(victim)
+    tasks.commit(task_id, friend, FAKE)
+    executors.drive(lambda: executors.said(victim, "cannot_run_yet") > 0, "it looks for them")
+    tasks.people.wait_until(executors.task(task_id).time - executors.task(task_id).run_s // 4)
+    executors.until(task_id, REVEALING)
+    tasks.reveal(task_id, friend, FAKE)
+    executors.until(task_id, TaskStatus.DRAWING)
+    (third,) = tasks.draw(task_id)
+    tasks.answer(task_id, {third: FAKE})
+    assert executors.status(task_id) == DECIDED
+    _lapses(executors, task_id, victim)
+
+
+def test_a_framed_node_objects_to_a_verdict_though_the_inputs_are_gone(
+    executors: Executors,
+) -> None:
+    """Two of three verifiers are in it as well. It was silent then, and lost 50 ZOO. Members of the
+    committee can't run the task either, and an objection that nobody decides slashes nobody."""
+    people, tasks = executors.tasks.people, executors.tasks
+    task_id, first, second = _requested(executors)
+    executors.start(first, second)
+    executors.until(task_id, AGREED)
+    _published(executors, task_id)
+    _taken_down(executors, task_id)
+    bystander = people.person("bystander", 10 * BOND)
+    tasks.appeal(task_id, bystander)
+    for name in ("vic", "vera"):
+        tasks.attest(task_id, people.nodes[name], FAKE)
+    executors.drive(
+        lambda: all(executors.said(n, "cannot_run_yet") for n in (first, second)), "both try"
+    )
+    window = people.settings.tasks.appeal_s
+    people.wait_until(executors.reader.appeal(task_id).deadline - window // 4)
+    executors.drive(lambda: executors.reader.appeal(task_id).contested, "the verdict is contested")
+    people.wait_until(executors.reader.appeal(task_id).deadline)
+    executors.until(task_id, CLOSED)
+    assert [executors.gain(node) for node in (first, second)] == [FEE // 2] * 2
 
 
 def test_without_appeals_the_framed_node_pays(executors: Executors) -> None:
