@@ -4,7 +4,8 @@
 Rule: only tasks of the class that this machine computes in are ever run; which class that is, the
 process says. An input that the store does not give is waited for. One task is run at a time, but a
 long one must not make a short one miss its deadline: what has waited for an eighth of its time gets
-a further process, up to as many as a node can be drawn for at once.
+a further process, up to as many as a node can be drawn for at once. A task that the node was drawn
+for, and that lacks an input, keeps that process from what it was not drawn for.
 """
 
 from __future__ import annotations
@@ -72,17 +73,21 @@ class TaskRunner:
         self._ended &= self.running
         self._since = {name: self._since.get(name, now) for name in runs}
         self._end_unwanted(runs, now)
-        waiting = runs.keys() - self.running - self._lacking
-        late = [
+        waited = [
             name
             for name, task in runs.items()
-            if name in waiting and now - self._since[name] >= task.run_s / _WAIT_SHARE
+            if name not in self.running and now - self._since[name] >= task.run_s / _WAIT_SHARE
         ]
-        if len(self.running) >= MAX_OPEN and late:
-            self._make_room(runs, max(_pressing(runs[name]) for name in late))
+        late = [name for name in waited if name not in self._lacking]
+        # An input that was missing may have come: what the node was drawn for is tried again.
+        again = [name for name in waited if name in self._lacking and _is_drawn(runs[name])]
+        if len(self.running) >= MAX_OPEN and (late or again):
+            self._make_room(runs, max(_pressing(runs[name]) for name in [*late, *again]))
         # What is late has a process before what is more urgent and has only just come.
-        order = dict.fromkeys([*late, *runs] if self.running else runs)
-        width = min(len(self.running) + 1, MAX_OPEN) if late else 1
+        order = dict.fromkeys([*late, *again, *runs] if self.running else runs)
+        if again and self.running:
+            order = dict.fromkeys(name for name in order if _is_drawn(runs[name]))
+        width = min(len(self.running) + 1, MAX_OPEN) if late or again else 1
         jobs = {name: partial(self._run, name, runs[name], label) for name in order}
         self._jobs.want(jobs, width)
 
@@ -179,6 +184,11 @@ class TaskRunner:
             log = self._context.log
             write = log.warning if lacking else log.error
             write("cannot_run_yet", job=name, why=f"{type(error).__name__}: {error}")
+
+
+def _is_drawn(task: Task) -> bool:
+    """Whether the chain waits for it, until a deadline that costs stake."""
+    return task.status == TaskStatus.RUNNING
 
 
 def _pressing(task: Task) -> int:

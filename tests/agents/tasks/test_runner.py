@@ -18,9 +18,11 @@ from typing import Any
 
 import pytest
 
+import agents.runtime.background as background
 import agents.tasks.runner as runner_module
 from agents.protocol.numbers import MAX_OPEN, TaskStatus
 from agents.storage.embedded import EmbeddedStore
+from agents.storage.errors import NotFound
 from agents.tasks.compute.classes import CPU
 from agents.tasks.compute.make import publish
 from agents.tasks.compute.result import TaskResult
@@ -46,6 +48,8 @@ class Held:
         return CPU
 
     def run(self, spec: bytes, run_s: int, label: str, out: Path) -> TaskResult:
+        if spec in MISSING:
+            raise NotFound("an input is missing")
         self._at = spec
         self._over.wait()
         self._over.clear()
@@ -70,6 +74,7 @@ class Held:
 
 PROCESSES: list[Held] = []
 LET: set[bytes] = set()
+MISSING: set[bytes] = set()
 
 
 def task(name: str, status: TaskStatus, run_s: int = HOUR) -> Any:
@@ -120,6 +125,7 @@ def started(where: Any) -> TaskRunner:
 def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[TaskRunner]:
     PROCESSES.clear()
     LET.clear()
+    MISSING.clear()
     monkeypatch.setattr(runner_module, "TaskProcess", Held)
     runner = started(context(tmp_path))
     yield runner
@@ -184,6 +190,63 @@ def test_a_vote_on_an_appeal_takes_a_process_from_a_sample_and_from_no_draw(
 def test_nothing_is_ended_while_there_is_room_or_nobody_is_late(runner: TaskRunner) -> None:
     assert wanted(runner, expected("first")) == {"first"}
     assert wanted(runner, drawn("short") | expected("first")) == {"first"}
+
+
+def missing(runner: TaskRunner, runs: dict[str, Any], name: str) -> None:
+    """Have the store fail once for a task."""
+    MISSING.add(name.encode())
+
+    def failed() -> bool:
+        runner.want(runs)
+        runner.take()
+        return runner.fails(name)
+
+    until(failed)
+
+
+def test_an_input_that_was_missing_is_looked_for_again_beside_a_long_run(
+    runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A creator that serves a short task's inputs a little late, to nodes that it gave a long one:
+    they looked once, said that the inputs can't be had, and were outvoted (20 ZOO)."""
+    monkeypatch.setattr(background, "_PAUSE_S", 0.01)
+    all_late(monkeypatch)
+    both = drawn("long", "short")
+    assert wanted(runner, drawn("long")) == {"long"}
+    missing(runner, both, "short")
+    MISSING.clear()
+
+    def found() -> bool:
+        runner.want(both)
+        return runner._at.keys() == {"long", "short"}
+
+    until(found)
+
+
+def test_what_lacks_an_input_keeps_the_second_process_from_what_is_only_expected(
+    runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room is made once, and not for each look; and nothing is kept for what nobody waits for."""
+    monkeypatch.setattr(background, "_PAUSE_S", 0.01)
+    all_late(monkeypatch)
+    both = expected("first", "second")
+    runs = drawn("short") | both
+    assert wanted(runner, both) == set(both)
+    missing(runner, runs, "short")
+    for _ in range(50):
+        assert runner.running <= {"first", "short"}
+        runner.want(runs)
+        runner.take()
+        time.sleep(0.005)
+    said = [event for event, _ in runner._context.said]
+    assert said.count("run_ended") == 1
+    MISSING.clear()
+    until(lambda: runner.want(runs) or runner.take() or runner._at.keys() == {"first", "short"})
+
+    MISSING.add(b"appeal")
+    asked = {"appeal": task("appeal", TaskStatus.APPEALED)} | both
+    monkeypatch.setattr(runner_module, "_SPARED_S", 0.0)
+    until(lambda: runner.want(asked) or runner.take() or runner._at.keys() == set(both))
 
 
 def test_a_run_that_is_wanted_no_more_ends_after_a_while(
