@@ -7,13 +7,15 @@ never judges a node of its own owner.
 An artefact that is not there is looked for again after a pause, which doubles with each miss, and
 no more once its node may ask for a new benchmark. A distant store searches long for what nobody
 serves: once that took a while, what else was missing waits for a later step. Else those who answer
-without an artefact would hold every verifier up.
+without an artefact would hold every verifier up. Nor is one waited for that comes slowly: of the
+longest, at the least pace that a store bears with, that would take a quarter of an hour.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from agents.nodes.benchmark import Check, check_submission
 from agents.protocol.benchmark_verdict import benchmark_verdict
@@ -23,9 +25,10 @@ from agents.protocol.structs import Benchmark
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.errors import Reverted
+from agents.runtime.slow_calls import SlowCalls
 from agents.runtime.transaction import Order
 from agents.storage.content_store import ContentStore
-from agents.storage.errors import CorruptContent, NotFound, TooLarge
+from agents.storage.errors import CorruptContent, NotFound, StoreError, TooLarge
 
 _VERDICT = "submit_verdicts"
 _SEED_BLOCKS = 256
@@ -33,7 +36,12 @@ _BYTES_PER_UNIT = 67
 _PAUSE_MIN_S = 1.0  # until an artefact that was missing is looked for again
 _PAUSE_MAX_S = 3_600.0
 _LOST_S = 1.0  # spent on what was missing, after which a step looks for nothing else
+_WAITED_S = 2.0  # for one that comes, before it comes beside
+_AT_ONCE = 8  # that come beside; each may have 67 MB
 _WINDOWS = 2  # after which a node gives an answer up that too few have judged, and asks again
+
+
+_Read = tuple[bytes | StoreError, float]  # an artefact, or why not, and how long that took
 
 
 class BenchmarkChecks:
@@ -55,6 +63,7 @@ class BenchmarkChecks:
         self._done: set[tuple[int, int]] = set()
         self._missed: dict[tuple[int, int], tuple[float, float]] = {}  # the pause, its end
         self._lost = 0.0  # seconds of this step, spent on what was missing
+        self._coming = SlowCalls[tuple[int, int], _Read](_WAITED_S, "benchmark")
 
     def step(self, verifier: int, head: Head) -> str | None:
         """Check the waiting benchmarks and send the signed verdicts; returns what was done."""
@@ -85,6 +94,7 @@ class BenchmarkChecks:
         found = self._network.open_benchmarks()
         waiting = {(node, attempt.attempt): attempt for node, attempt in found.items()}
         self._missed = {place: miss for place, miss in self._missed.items() if place in waiting}
+        self._coming.drop_ended(waiting)
         self._lost, now = 0.0, self._clock()
         due = [
             place
@@ -131,14 +141,16 @@ class BenchmarkChecks:
         )
 
     def _check(self, node: int, attempt: Benchmark, check_seed: bytes, head: Head) -> Check | None:
-        limit = _BYTES_PER_UNIT * attempt.units + 1
-        began = self._clock()
-        try:
-            artefact = self._store.get_digest(attempt.artefact, limit)
-        except (NotFound, TooLarge, CorruptContent):
-            # The node may still be publishing it; without it nobody signs, and no other node waits.
-            self._miss(node, attempt, self._clock() - began, head)
+        read = self._artefact((node, attempt.attempt), attempt)
+        if read is None:
             return None
+        artefact, took = read
+        if isinstance(artefact, NotFound | TooLarge | CorruptContent):
+            # The node may still be publishing it; without it nobody signs, and no other node waits.
+            self._miss(node, attempt, took, head)
+            return None
+        if isinstance(artefact, StoreError):
+            raise artefact
         return check_submission(
             artefact,
             seed=attempt.seed,
@@ -148,6 +160,27 @@ class BenchmarkChecks:
             count=self._context.settings.verifier.benchmark_checks,
             device=self._device,
         )
+
+    def _artefact(self, place: tuple[int, int], attempt: Benchmark) -> _Read | None:
+        """What the store gave; None while it is still coming, or while too many others are."""
+        if place not in self._coming:
+            if len(self._coming) >= _AT_ONCE:
+                return None
+            began = self._clock()
+            self._coming.run({place: partial(self._read, attempt)})
+            if not self._coming.ended(place):
+                self._lost += self._clock() - began
+        return self._coming.take(place) if self._coming.ended(place) else None
+
+    def _read(self, attempt: Benchmark) -> _Read:
+        """Read an artefact, in a thread of its own."""
+        limit, began = _BYTES_PER_UNIT * attempt.units + 1, self._clock()
+        found: bytes | StoreError
+        try:
+            found = self._store.get_digest(attempt.artefact, limit)
+        except StoreError as error:
+            found = error
+        return found, self._clock() - began
 
     def _miss(self, node: int, attempt: Benchmark, took: float, head: Head) -> None:
         """Note that an artefact was not there: it is looked for again later, or no more."""

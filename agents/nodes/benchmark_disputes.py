@@ -11,6 +11,7 @@ has not looked. A fail is false when every chunk is right. What lies between (a 
 checks draw) is no verifier's fault: either verdict stands.
 A settled attempt is looked after for the unbonding period (`agents.protocol.ages`): the contract
 sets no time, and who leaves at once can't be slashed any more after it.
+Rule: an artefact that comes slowly comes beside, and other cases go on.
 Everything needed is in the chain's events, except the seed of the work and the artefact's digest:
 these are read as they were in the block of the answer, so a node that asks for its next attempt at
 once takes nothing away.
@@ -21,6 +22,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from agents.protocol import formulas
 from agents.protocol.ages import Ages
@@ -29,6 +31,7 @@ from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.errors import RpcRefused
 from agents.runtime.event_cursor import EventCursor, EventLog
+from agents.runtime.slow_calls import SlowCalls
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import NotFound
 
@@ -36,6 +39,8 @@ DUE_CHECKS = 8
 """Chunks that a verifier has to recompute before it passes a benchmark."""
 _CHUNKS = 32  # recomputed in one step: cases with a deadline go on between two
 _BYTES_PER_UNIT = 67
+_WAITED_S = 2.0  # for an artefact, before it comes beside
+_AT_ONCE = 4  # that come beside; each may have 67 MB
 _MAX_NAMED = 16  # verifiers that one call of `overrule` takes
 _EVENTS = (
     "SeedCaptured",
@@ -134,6 +139,7 @@ class BenchmarkDisputes:
         self._found: dict[_Settled, Seen | None] = {}
         self._not_before: dict[_Settled, int] = {}  # blocks
         self._check: tuple[_Settled, Checking] | None = None
+        self._coming = SlowCalls[_Settled, bytes](_WAITED_S, "benchmark")
 
     def step(self, head: Head) -> list[FalseVerdict | FalseWork]:
         """The false verdicts and the invented work known here for which nobody was slashed; checks
@@ -182,11 +188,12 @@ class BenchmarkDisputes:
 
     def _go_on(self, cases: Sequence[_Settled], head: Head) -> None:
         """Check a little more of the case in hand, else of the newest that is due."""
+        self._coming.drop_ended(cases)
         if self._check is None or self._check[0] not in cases:
             due = (
                 case
                 for case in reversed(cases)
-                if case not in self._found and head.number >= self._not_before.get(case, 0)
+                if case not in self._found and self._is_due(case, head)
             )
             case = next(due, None)
             if case is None:
@@ -203,6 +210,7 @@ class BenchmarkDisputes:
             self._check = None
         except (NotFound, RpcRefused):  # also a node that has no state of the answer's block left
             self._check = None
+            self._coming.drop_ended([other for other in cases if other != case])
         except BaseException:
             self._check = None
             raise
@@ -210,12 +218,28 @@ class BenchmarkDisputes:
     def _checked(self, case: _Settled) -> Checking:
         """What the work of an attempt shows. Stops now and then.
 
-        Raises NotFound while nobody has the artefact.
+        Raises NotFound while nobody has the artefact, or it is still coming.
         """
         answer = self._network.benchmark(case.node, case.answered)
-        artefact = self._store.get_digest(answer.artefact, artefact_bytes(case.units))
+        artefact = self._artefact(case, answer.artefact)
         work = Work(answer.seed, case.units, case.root, case.check_seed)
         return (yield from look_again(work, artefact, case.failed_by_some, self._device))
+
+    def _artefact(self, case: _Settled, digest: bytes) -> bytes:
+        if case not in self._coming:
+            if len(self._coming) >= _AT_ONCE:
+                raise NotFound("too many other artefacts are still coming")
+            limit = artefact_bytes(case.units)
+            self._coming.run({case: partial(self._store.get_digest, digest, limit)})
+        if not self._coming.ended(case):
+            raise NotFound("the artefact is still coming")
+        return self._coming.take(case)
+
+    def _is_due(self, case: _Settled, head: Head) -> bool:
+        """Whether to look at a case now: its artefact has come, or may be looked for again."""
+        if case in self._coming:
+            return self._coming.ended(case)
+        return head.number >= self._not_before.get(case, 0)
 
 
 def _due(case: _Settled, seen: Seen, deeds: _Deeds) -> FalseVerdict | FalseWork | None:

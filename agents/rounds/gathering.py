@@ -6,7 +6,7 @@ looks into the epoch's box of the store. Of each owner it takes one that is sign
 and whose file of merged shards lies in the store and has the digests that it states. It waits for
 owners until half of its window is over. Files are looked for side by side, since a distant store
 searches a minute for each that nobody serves, and one that was missing is looked for again after a
-pause as long as its search. One that comes slowly is not waited for (`agents.rounds.slow_calls`).
+pause as long as its search. One that comes slowly is not waited for (`agents.runtime.slow_calls`).
 An owner that signs many statements without a file has four looked for at a time, those first that
 were looked for least, and one only where there are many owners: the rest of the window is for the
 others.
@@ -36,10 +36,10 @@ from agents.protocol.view import View
 from agents.rounds.quality import samples_that_count
 from agents.rounds.reader import RoundReader
 from agents.rounds.shares import Shares
-from agents.rounds.slow_calls import WIDTH, SlowCalls
 from agents.rounds.stagewise import contributors_of
 from agents.rounds.submissions import Submission
 from agents.runtime.context import Context
+from agents.runtime.slow_calls import WIDTH, SlowCalls
 from agents.storage.errors import StoreError, StoreUnavailable
 
 _PAUSE_S = 1.0  # between two rounds of questions

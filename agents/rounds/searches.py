@@ -7,7 +7,7 @@ each search is a part: so a process spends at most half of its time on it, and s
 comes to a store that answers at once. Else a third of a round's nodes that publish nothing would
 hold every reader up until its time is over, one search after the other.
 
-No payload is waited for longer than a search may take (`agents.rounds.slow_calls`). What is still
+No payload is waited for longer than a search may take (`agents.runtime.slow_calls`). What is still
 coming then counts as unavailable for now, and what it brings is taken when it is there.
 """
 
@@ -21,8 +21,8 @@ from typing import TypeVar
 
 from agents.protocol.structs import Reveal
 from agents.rounds.report import UNAVAILABLE
-from agents.rounds.slow_calls import WIDTH, SlowCalls
 from agents.rounds.submissions import Submission
+from agents.runtime.slow_calls import WIDTH, SlowCalls
 
 _LONGEST_S = 60.0  # that a payload is waited for: a search of an IPFS store, by default
 _KEPT_S = 3600.0  # after the pause is over; rounds that ended leave nothing behind

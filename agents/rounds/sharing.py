@@ -6,7 +6,7 @@ lies in its shards (`agents.rounds.pieces`). It merges its shards, publishes the
 statement, which lies at its post and in a box of the store. A node without a post leaves it at
 others', too. It waits for what is missing for a part of the window, for what is still coming longer
 but less long than a proposer waits for it; what it then merged it says. All are looked for side by
-side, since a distant store searches a minute for what nobody serves (`agents.rounds.slow_calls`).
+side, since a distant store searches a minute for what nobody serves (`agents.runtime.slow_calls`).
 Nobody loses anything by a statement that comes late or not at all.
 """
 
@@ -38,10 +38,10 @@ from agents.rounds.plan import Plan, Plans
 from agents.rounds.quality import samples_that_count
 from agents.rounds.report import UNAVAILABLE
 from agents.rounds.shares import Shares
-from agents.rounds.slow_calls import SlowCalls
 from agents.rounds.stagewise import contributors_of
 from agents.runtime.context import Context
 from agents.runtime.faults import crashpoint
+from agents.runtime.slow_calls import SlowCalls
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError

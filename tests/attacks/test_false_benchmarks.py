@@ -7,6 +7,7 @@ run their agents, which know nothing but the chain and the store.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +18,7 @@ from agents.coordinator import Coordinator
 from agents.nodes import benchmark
 from agents.nodes.benchmark_disputes import DUE_CHECKS
 from agents.runtime.config import VerifierSettings
+from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
 from tests.stage.chain.agents import PASSPHRASE, RunningAgents
 from tests.stage.chain.benchmarks import UNITS, answer, judge
@@ -184,3 +186,34 @@ def test_artefact_that_comes_late__is_judged_then(
     sit(people, committee)
     assert score(people, ann) == 0
     assert stakes(people, "vic", "vera", "vito") == [FAIR - FIFTH, FAIR - FIFTH, FAIR]
+
+
+def test_artefact_that_comes_slowly__keeps_no_member_from_another_case(
+    people: People,
+    eve: Node,
+    ann: Node,
+    store: EmbeddedStore,
+    committee: list[Coordinator],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ann serves hers so slowly that reading it takes members a quarter of an hour each time. Eve's
+    invention is judged meanwhile, and Ann's once it is there."""
+    answer(people, eve, store, lambda index: True)
+    judge(people, eve, True, "vic", "vera")
+    slow = digest_of(cid_of_bytes(answer(people, ann, store, lambda index: index > 0)))
+    judge(people, ann, True, "vito", "vera")
+    comes, had = threading.Event(), store.get_digest
+
+    def get_digest(digest: bytes, limit: int) -> bytes:
+        if digest == slow:
+            assert comes.wait(60)
+        return had(digest, limit)
+
+    monkeypatch.setattr(store, "get_digest", get_digest)
+    while score(people, eve):
+        sit(people, committee)
+    assert score(people, ann) > 0
+    comes.set()
+    while score(people, ann):
+        sit(people, committee)
+    assert stakes(people, "ann") == [LESS]

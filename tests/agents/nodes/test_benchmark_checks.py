@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from eth_account import Account
 
+import agents.nodes.benchmark_checks as checks_module
 from agents.nodes import benchmark
 from agents.nodes.benchmark_checks import BenchmarkChecks
 from agents.protocol.structs import Benchmark
@@ -115,7 +117,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr(checks_module, "_WAITED_S", 1.0)
     return Bench(tmp_path)
 
 
@@ -166,6 +169,58 @@ def test_who_answers_with_an_artefact_waits_for_no_mute_node(bench: Bench) -> No
     bench.now += SEARCH
     assert bench.step() is not None
     assert bench.judged() == [(2, True)]
+
+
+def test_an_artefact_that_comes_slowly_holds_up_nobody(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixty-seven megabytes, at the least pace that a store bears with, kept every verifier from
+    its rounds for a quarter of an hour. They are read once, and judged when they are there."""
+    for node in (1, 2):
+        bench.answer(node, b"\1" * node)  # the store is asked for two different ones
+        digests = benchmark.run(SEED, UNITS, device="cpu")
+        there = bench.store.put_bytes(benchmark.pack_artefact(digests))
+    comes, asked, had = threading.Event(), list[bytes](), bench.store.get_digest
+
+    def get_digest(digest: bytes, limit: int) -> bytes:
+        asked.append(digest)
+        if digest == bench.waiting[1].artefact:
+            assert comes.wait(60)
+        return had(digest_of(there), limit)
+
+    monkeypatch.setattr(bench.store, "get_digest", get_digest)
+    for _ in range(3):
+        bench.step()
+    assert bench.judged() == [(2, True)]
+    comes.set()
+    while len(bench.sent) < 2:
+        bench.step()
+    assert bench.judged() == [(2, True), (1, True)]
+    assert len(asked) == 2
+
+
+def test_no_more_than_a_few_come_beside(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may fill 67 MB. One that is given up makes room."""
+    monkeypatch.setattr(checks_module, "_AT_ONCE", 2)
+    for node in range(1, 5):
+        bench.answer(node)
+        bench.waiting[node] = replace(bench.waiting[node], artefact=bytes([node]) * 32)
+    comes, asked = threading.Event(), list[bytes]()
+
+    def get_digest(digest: bytes, limit: int) -> bytes:
+        asked.append(digest)
+        assert comes.wait(60)
+        raise NotFound("it never came")
+
+    monkeypatch.setattr(bench.store, "get_digest", get_digest)
+    for _ in range(6):
+        bench.step()
+    assert len(asked) == 2
+    bench.waiting = {}
+    comes.set()
+    while len(bench.checks._coming):
+        bench.step()
+    assert bench.sent == []
 
 
 def test_a_pause_doubles_and_old_answers_are_given_up(bench: Bench) -> None:

@@ -74,7 +74,7 @@ def test_what_was_missing_is_looked_for_again_after_as_long_as_its_search_took()
 def test_the_pause_is_as_long_as_the_whole_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of three searches of 60 s the first would be due when the last is over: a proposer, which
     reads before it proposes, would never come to that in a window of 300 s."""
-    monkeypatch.setattr("agents.rounds.slow_calls.WIDTH", 1)
+    monkeypatch.setattr("agents.runtime.slow_calls.WIDTH", 1)
     clock, reveals = Clock(60.0), [reveal(n) for n in range(3)]
     searches = Searches(clock)
     kept = searches.read(reveals, clock.fetching(missing))

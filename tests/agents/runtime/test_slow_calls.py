@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from agents.rounds.slow_calls import WIDTH, SlowCalls
+from agents.runtime.slow_calls import WIDTH, SlowCalls
 
 
 class Slow:

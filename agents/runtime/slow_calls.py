@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Generic, TypeVar
 
@@ -34,6 +34,9 @@ class SlowCalls(Generic[_K, _V]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._begun
+
+    def __len__(self) -> int:
+        return len(self._begun)
 
     def ended(self, key: _K) -> bool:
         """Whether a call that was begun has ended."""
@@ -60,6 +63,12 @@ class SlowCalls(Generic[_K, _V]):
     def take_ended(self) -> dict[_K, _V]:
         """The same of all that have ended."""
         return {key: self.take(key) for key in [*self._begun] if self.ended(key)}
+
+    def drop_ended(self, but: Container[_K]) -> None:
+        """Take no result of those that have ended, but of these."""
+        for key in [*self._begun]:
+            if key not in but and self.ended(key):
+                del self._begun[key]
 
     def forget(self) -> None:
         """Take no result of what was begun until now."""
