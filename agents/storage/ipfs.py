@@ -402,7 +402,7 @@ class IpfsStore:
                     count = self._call(f"read {cid}", read, patience)
                     size += count
                     if size > max_bytes:
-                        raise TooLarge(f"{cid} has more than {max_bytes} bytes in {self.location}")
+                        raise self._overlong(cid, max_bytes, patience)
                     if count:
                         place.keep(room[:count])
                         pieces.take(room[:count])
@@ -417,6 +417,20 @@ class IpfsStore:
             f"{self.location} returned {size} bytes for {cid} that are not its content: "
             "truncated, corrupted, or added with other chunk settings; add the file again with "
             "cid-version=1, raw-leaves=true and chunker=size-262144"
+        )
+
+    def _overlong(self, cid: str, max_bytes: int, patience: Patience) -> StoreError:
+        """What is wrong where more came than there may be: the content is too large only if its own
+        root says so. What a daemon sends says nothing of it, and a caller may act on that: a task
+        whose input is too large has a result."""
+        raw = cid_from_digest(digest_of(cid), RAW)
+        block = self._call(f"read block {raw}", lambda: self._block(raw, patience), patience)
+        if cid_of_bytes(block) == raw:
+            size = len(block) if cid == raw else root_file_size(block)
+            if size is not None and size > max_bytes:
+                return TooLarge(f"{cid} has {size} bytes in {self.location}; limit {max_bytes}")
+        return CorruptContent(
+            f"{self.location} sends more than {max_bytes} bytes for {cid}, which has not so many"
         )
 
     def _cat(self, cid: str, offset: int, length: int, patience: Patience) -> Stream:

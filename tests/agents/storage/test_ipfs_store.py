@@ -232,12 +232,17 @@ def test_a_block_larger_than_any_of_ours_is_an_error(kubo: Any, ipfs: IpfsStore)
     assert kubo.sent <= 4 << 20  # one slice is enough to know
 
 
+def _root_of(ipfs: IpfsStore, cid: str) -> bytes:
+    return ipfs._resolve(digest_of(cid))[1]
+
+
 def test_reading_stops_at_the_bound(kubo: Any, ipfs: IpfsStore, tmp_path: Path) -> None:
     cid = ipfs.put_bytes(LARGE)
     kubo.sent = 0
     with pytest.raises(TooLarge):
         ipfs.get(cid, 1000)
-    assert kubo.sent <= 1001
+    sent = kubo.sent
+    assert sent <= 1001 + len(_root_of(ipfs, cid))  # which shows that there is more
     with pytest.raises(TooLarge):
         ipfs.get_digest(digest_of(cid), len(LARGE) - 1)  # the root tells: no content is read
     assert len(_calls(kubo, "cat")) == 1
@@ -256,9 +261,26 @@ def test_reading_stops_at_the_bound_even_if_the_daemon_ignores_it(
         answer(self, call, options, body, fault)
 
     monkeypatch.setattr(handler, "answer", unbounded)
-    with pytest.raises(TooLarge):
+    with pytest.raises(CorruptContent):
         ipfs.get(cid, 1000)
     assert kubo.sent < 32 << 20
+
+
+@pytest.mark.parametrize("size", [600, len(LARGE)], ids=["raw", "dag"])
+def test_a_daemon_that_sends_too_much_makes_nothing_too_large(
+    kubo: Any, ipfs: IpfsStore, size: int
+) -> None:
+    """A task whose input is too large has a result. Two executors that ask one daemon would agree
+    on that, and whoever runs the daemon would appeal it, and have half of what they lose."""
+    cid = ipfs.put_bytes(LARGE[:size])
+    with pytest.raises(TooLarge):
+        ipfs.get(cid, size - 1)
+    kubo.plant(cid, bytes(size + 1))
+    with pytest.raises(CorruptContent, match="has not so many"):
+        ipfs.get(cid, size)
+    if size > PROFILE.chunk_size:  # of a small file the block is all of it
+        with pytest.raises(CorruptContent, match="has not so many"):
+            ipfs.get_digest(digest_of(cid), size)
 
 
 def test_slow_hashing_holds_up_reading_and_loses_nothing(
