@@ -164,11 +164,12 @@ class TaskProcess:
         error = answer.get("error")
         if error == "StoreError":
             raise StoreError(answer["why"])
-        if error == "ClassNotHeld":
-            raise ClassNotHeld(answer["why"])
-        if error is not None:
-            raise TaskProcessError(answer["why"])
-        return answer
+        if error is None:
+            return answer
+        # It may stay as it is: a GPU's fault holds until the process ends, as does a changed class.
+        with self._life:
+            self._kill()
+        raise (ClassNotHeld if error == "ClassNotHeld" else TaskProcessError)(answer["why"])
 
 
 # -- the process itself ----------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from agents.storage import StoreError
 from agents.storage.cid import PROFILE
 from agents.storage.content_store import open_store
 from agents.tasks.compute.classes import CPU
+from agents.tasks.compute.errors import ClassNotHeld
 from agents.tasks.compute.make import publish
 from agents.tasks.process import TaskProcess, TaskProcessError
 from agents.training.data import Dataset, Shard
@@ -89,16 +90,20 @@ for line in sys.stdin:
 
 
 class Starting:
-    """Starts processes that answer at once, when `may` is set. `begun`: that one is started."""
+    """Starts processes that answer at once, when `may` is set. `begun`: that one is started.
+    `broken`: what the next ones say of each task."""
 
     def __init__(self) -> None:
         self.begun, self.may = threading.Event(), threading.Event()
         self.children: list[subprocess.Popen[str]] = []
+        self.broken: list[dict[str, str]] = []
 
     def start(self, *_: Any, **__: Any) -> subprocess.Popen[str]:
         self.begun.set()
         assert self.may.wait(120)
-        command, pipe = [sys.executable, "-c", CHILD], subprocess.PIPE
+        right = json.dumps(json.dumps(ANSWERS[1]))
+        said = json.dumps(json.dumps(self.broken.pop())) if self.broken else right
+        command, pipe = [sys.executable, "-c", CHILD.replace(right, said)], subprocess.PIPE
         child = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
         self.children.append(child)
         return child
@@ -176,6 +181,37 @@ def test_a_run_that_is_over_is_not_ended(
     assert not process.end()
     process.begin()
     assert run(process, tmp_path) == b"\1" and len(starting.children) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [("failed", TaskProcessError), ("ClassNotHeld", ClassNotHeld)]
+)
+def test_a_process_that_fails_at_a_task_is_started_anew(
+    process: TaskProcess,
+    starting: Starting,
+    tmp_path: Path,
+    error: str,
+    kind: type[Exception],
+) -> None:
+    """After a fault of the GPU a process fails at whatever it is asked, and its node would lose
+    20 ZOO by each task that it is drawn for."""
+    starting.may.set()
+    starting.broken = [{"error": error, "why": "an illegal memory access was encountered"}]
+    with pytest.raises(kind, match="illegal memory access"):
+        run(process, tmp_path)
+    assert run(process, tmp_path) == b"\1"
+    assert [child.poll() for child in starting.children] == [-signal.SIGKILL, None]
+
+
+def test_a_process_that_lacks_an_input_goes_on(
+    process: TaskProcess, starting: Starting, tmp_path: Path
+) -> None:
+    starting.may.set()
+    starting.broken = [{"error": "StoreError", "why": "nobody serves it"}]
+    for _ in range(2):
+        with pytest.raises(StoreError, match="nobody serves it"):
+            run(process, tmp_path)
+    assert [child.poll() for child in starting.children] == [None]
 
 
 def test_what_is_closed_starts_no_process(
