@@ -5,7 +5,8 @@ Rule: only tasks of the class that this machine computes in are ever run; which 
 process says. An input that the store does not give is waited for. One task is run at a time, but a
 long one must not make a short one miss its deadline: what has waited for an eighth of its time gets
 a further process, up to as many as a node can be drawn for at once. A task that the node was drawn
-for, and that lacks an input, keeps that process from what it was not drawn for.
+for, and that lacks an input, keeps that process from what it was not drawn for. A run that takes
+longer than its task's whole time is ended, and goes on after what waits.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from agents.tasks.process import TaskProcess
 _CLASS = "class"
 _WAIT_SHARE = 8  # of its time, that a task waits for another at most
 _PRESSING = {TaskStatus.RUNNING: 2, TaskStatus.APPEALED: 1}  # what the chain waits for; else 0
+_LEAST_S = 600.0  # that a run may take in any case: its process may have to be started
 _SPARED_S = 30.0  # that a run goes on whose task is wanted no more: a reorg may bring it back
 
 
@@ -44,6 +46,8 @@ class TaskRunner:
         self._unwanted: dict[str, float] = {}  # since when the task of a run is wanted no more
         self._guard = threading.Lock()
         self._at: dict[str, TaskProcess] = {}  # what runs a task; under the guard
+        self._began: dict[str, float] = {}  # since when; under the guard
+        self._overrun: set[str] = set()  # what was ended because it took too long
         self._ended: set[str] = set()  # runs that were ended here, and not taken yet
         self._said: set[str] = set()
         self._lacking: set[str] = set()  # the store did not give an input when last tried
@@ -73,10 +77,12 @@ class TaskRunner:
         self._ended &= self.running
         self._since = {name: self._since.get(name, now) for name in runs}
         self._end_unwanted(runs, now)
+        self._end_overrun(runs, now)
         waited = [
             name
             for name, task in runs.items()
-            if name not in self.running and now - self._since[name] >= task.run_s / _WAIT_SHARE
+            if name not in self.running | self._overrun
+            and now - self._since[name] >= task.run_s / _WAIT_SHARE
         ]
         late = [name for name in waited if name not in self._lacking]
         # An input that was missing may have come: what the node was drawn for is tried again.
@@ -88,7 +94,8 @@ class TaskRunner:
         if again and self.running:
             order = dict.fromkeys(name for name in order if _is_drawn(runs[name]))
         width = min(len(self.running) + 1, MAX_OPEN) if late or again else 1
-        jobs = {name: partial(self._run, name, runs[name], label) for name in order}
+        ranked = sorted(order, key=self._overrun.__contains__)
+        jobs = {name: partial(self._run, name, runs[name], label) for name in ranked}
         self._jobs.want(jobs, width)
 
     def _end_unwanted(self, runs: Mapping[str, Task], now: float) -> None:
@@ -96,6 +103,16 @@ class TaskRunner:
         self._unwanted = {name: self._unwanted.get(name, now) for name in gone}
         for name, since in self._unwanted.items():
             if now - since >= _SPARED_S:
+                self._end(name)
+
+    def _end_overrun(self, runs: Mapping[str, Task], now: float) -> None:
+        """End what must have ended long ago: a stranger's input may make it last for ever."""
+        self._overrun &= runs.keys()
+        with self._guard:
+            began = dict(self._began)
+        for name, since in began.items():
+            if name in runs and now - since >= max(runs[name].run_s, _LEAST_S):
+                self._overrun.add(name)
                 self._end(name)
 
     def _make_room(self, runs: Mapping[str, Task], pressing: int) -> None:
@@ -150,11 +167,12 @@ class TaskRunner:
         with self._guard:
             process.begin()
             self._at[name] = process
+            self._began[name] = time.monotonic()
         try:
             yield
         finally:
             with self._guard:
-                del self._at[name]
+                del self._at[name], self._began[name]
 
     def _find_class(self) -> str:
         with self._process() as process:

@@ -264,6 +264,42 @@ def test_a_run_that_is_wanted_no_more_ends_after_a_while(
     assert runner.take() == ("next", TaskResult(b"next", b""))
 
 
+def test_a_run_that_takes_longer_than_its_whole_time_makes_room(
+    runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tasks that a verifier can't finish, because of what a stranger put into them, kept its
+    two processes for six hours, in which it found no fake; appealed ones for twelve."""
+    monkeypatch.setattr(background, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(runner_module, "_LEAST_S", 0.0)
+    all_late(monkeypatch)
+    for status in (TaskStatus.AGREED, TaskStatus.APPEALED):
+        hung = {f"{n} {status}": task(f"{n} {status}", status, run_s=0) for n in ("one", "two")}
+        right = f"right {status}"
+        runs = hung | {right: task(right, TaskStatus.AGREED)}
+        until(lambda runs=runs, right=right: looked(runner, runs) and right in runner._at)
+        for _ in range(50):
+            assert looked(runner, runs) and right in runner._at, "and keeps its process"
+            time.sleep(0.005)
+        runner._at[right].go_on()  # type: ignore[attr-defined]
+        until(lambda right=right: runner.take() == (right, TaskResult(right.encode(), b"")))
+
+
+def looked(runner: TaskRunner, runs: dict[str, Any]) -> bool:
+    """Look once, and take what has ended."""
+    runner.want(runs)
+    runner.take()
+    return True
+
+
+def test_a_run_has_ten_minutes_in_any_case(
+    runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_late(monkeypatch)
+    one = {"short": task("short", TaskStatus.AGREED, run_s=0)}
+    assert wanted(runner, one) == {"short"} == wanted(runner, one)
+    assert "run_ended" not in dict(runner._context.said)
+
+
 def test_a_run_that_was_over_keeps_no_later_one_from_making_room(
     runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
