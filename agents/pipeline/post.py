@@ -59,6 +59,7 @@ from agents.storage.nesting import parse_json
 _Key = tuple[int, int, bytes]  # job, epoch and seed: after a reorg an epoch begins again
 _ENDED = 1024  # epochs that are remembered to be over
 _CHUNK = 65_536
+_ENDING_S = 1.0  # more than a connection takes that was hung up
 _MAX_PATH = 200
 _TAKEN = 200, b"Taken."
 _DRAINED = 1 << 20  # bytes of a refused body that are still read
@@ -272,7 +273,8 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._slots.acquire(blocking=False):
+        # Those that are ending hold their slots for a moment more. Who comes now waits for one.
+        if not self._slots.acquire(timeout=_ENDING_S):
             self.shutdown_request(request)
             return
         with self._lock:

@@ -296,6 +296,19 @@ def test_a_stranger_that_holds_all_connections_keeps_no_neighbour_out(
     assert box.came == 2
 
 
+def test_who_comes_while_connections_are_ending_waits_for_one(
+    made: Callable[..., tuple[Post, Mailbox]],
+) -> None:
+    """It was hung up on when the threads of those that had been ended were slow to end."""
+    at, box = made(connections=1)
+    assert at._server is not None
+    slots = at._server._slots
+    while slots.acquire(blocking=False):
+        pass  # all are ending
+    threading.Timer(0.3, slots.release).start()
+    assert posted(at, letter().to_bytes()) == 200 and box.came == 1
+
+
 def test_a_silent_receiver_delays_no_other(here: tuple[Post, Mailbox]) -> None:
     at, box = here
     with socket.socket() as silent:
