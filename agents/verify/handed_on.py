@@ -78,6 +78,14 @@ def messages(inputs: RoundInputs, mined: Mined, store: ContentStore) -> dict[Pas
 
 
 @dataclass(frozen=True)
+class Fault:
+    """`reason`: a sentence. `share`: how far beyond what is right, as a share of its length."""
+
+    reason: str
+    share: float
+
+
+@dataclass(frozen=True)
 class HandedOn:
     """Compares a miner's messages with those that its work done again gives.
 
@@ -92,12 +100,12 @@ class HandedOn:
     gradients: Wire
     limit: float
 
-    def wrong(self, event: Event, passed: Passed) -> str:
-        """Why the miner's message is not that of a pass that was just executed again, as a
-        sentence; empty if it may be, or nobody shows one."""
+    def wrong(self, event: Event, passed: Passed) -> Fault | None:
+        """Why the miner's message is not that of a pass that was just executed again; None if it
+        may be, or nobody shows one."""
         message = self.shown.get((event.kind, event.number))
         if message is None or passed.values is None or message == passed.message:
-            return ""
+            return None
         wire = self.codes if event.kind is Kind.FORWARD else self.gradients
         what = f"What it handed on of sample {event.number}, {event.kind.name.lower()},"
         own = passed.values.float().cpu()
@@ -105,15 +113,16 @@ class HandedOn:
         try:
             told = wire.unpack(message, (batch, seq, width))
         except WireError as error:
-            return f"{what} is no message: {error}"
+            return Fault(f"{what} is no message: {error}", math.inf)
         beyond, length = self._beyond(wire, own, told), norm({"": own})
         if beyond <= self.limit * length:
-            return ""
+            return None
         share = beyond / length if length else math.inf
-        return (
+        reason = (
             f"{what} is {share:.1e} of its length beyond what rounding makes of replay; at most "
             f"{self.limit:g} is allowed."
         )
+        return Fault(reason, share)
 
     def _beyond(self, wire: Wire, own: Tensor, told: Tensor) -> float:
         """How far a message is from anything that numbers near the own ones may be rounded to."""

@@ -66,15 +66,23 @@ _NEAR_ZERO = 10
 @dataclass(frozen=True)
 class Verdict:
     """`right`: nothing is wrong with the miner's work. `details`: for the evidence. `unsure`,
-    `ask`: as in `agents.verify.spot_checks.Finding`. `place`: of the last entry that shows what is
-    wrong, where rounding may have made it so; None where it can't have."""
+    `ask`: as in `agents.verify.spot_checks.Finding`. `off`: where the miner is off, if rounding may
+    have made it so; None where it can't have."""
 
     right: bool
     reason: str
     details: dict[str, Any]
     unsure: str = ""
     ask: tuple[int, ...] = ()
-    place: int | None = None
+    off: Off | None = None
+
+
+@dataclass(frozen=True)
+class Off:
+    """At which entry a miner is off, and by which share of the length of what the entry gives."""
+
+    place: int
+    share: float
 
 
 def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentStore) -> Verdict:
@@ -103,12 +111,13 @@ def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentSt
             return Verdict(False, f"The state before segment {part.index} is none: {error}.", {})
     same_class = mined.proof.determinism_class == determinism_class(device)
     found = _judged(inputs, mined, work, start, entries, part, same_class, store)
-    if found.place is None or same_class or mined.segment is not None:
+    if found.off is None or same_class or mined.segment is not None:
         return found
     asked = excusers(
         lambda weights: begun(job, inputs.plan, node, weights, device),
         before,
-        entries[: found.place + 1],
+        entries[: found.off.place + 1],
+        found.off.share,
         update_limit(job.spec),
     )
     return _excused(found, asked) if asked else found
@@ -126,7 +135,7 @@ def _judged(
 ) -> Verdict:
     """What executing the entries of a part of the log finds. `work`: before them, with the weights
     `start`; it is used up. Raises as `check_miner`."""
-    job, first = inputs.job, part.first_event
+    job, plan, first = inputs.job, inputs.plan, part.first_event
     assert mined.proof is not None
     sent = None if same_class else handed_on(inputs, mined, store)
     found = _redo(work, entries, first, sent)
@@ -139,7 +148,8 @@ def _judged(
     false = _false_loss(work.losses, mined.proof, same_class)
     if false is not None:
         reason = f"The loss of sample {false} is not what replay gives."
-        return Verdict(False, reason, {"loss": false}, place=_place(entries, false))
+        off = Off(_forward(entries, false), _loss_share(work.losses, mined.proof, false))
+        return Verdict(False, reason, {"loss": false}, off=off)
     if mined.segment is not None:
         if same_class:
             return Verdict(True, "Replay gives the same bits.", _details(1.0, True, mined.segment))
@@ -148,7 +158,9 @@ def _judged(
         verdict = _compare_payload(inputs, mined, change(start, work.state()), same_class, store)
     details = _details(verdict.cosine, same_class, mined.segment)
     if not verdict.ok:
-        return Verdict(False, verdict.reason, details, place=len(entries) - 1)
+        at_end = Off(_last_step(entries), verdict.rel_l2)
+        as_made = job.codec_at(plan.step).lossless  # else its figure is of what a codec made of it
+        return Verdict(False, verdict.reason, details, off=at_end if as_made else None)
     known = _first_difference(work.events, part.events, exact=True) is None
     known &= _false_loss(work.losses, mined.proof, exact=True) is None
     unsure = "" if verdict.exact and known else unlike(mined.proof.determinism_class)
@@ -163,13 +175,15 @@ def _excused(found: Verdict, asked: Sequence[int]) -> Verdict:
     return Verdict(True, reason, found.details, why, tuple(asked))
 
 
-def _place(entries: Sequence[Entry], sample: int) -> int:
-    """Of a sample's forward."""
-    return next(
-        place
-        for place, entry in enumerate(entries)
-        if entry.kind is Kind.FORWARD and entry.sample == sample
-    )
+def _forward(entries: Sequence[Entry], sample: int) -> int:
+    """The place of a sample's forward."""
+    places = range(len(entries))
+    return next(p for p in places if (entries[p].kind, entries[p].sample) == (Kind.FORWARD, sample))
+
+
+def _last_step(entries: Sequence[Entry]) -> int:
+    """The place of the last step, after which no weight changes; -1 where there is none."""
+    return max((p for p, entry in enumerate(entries) if entry.kind is Kind.STEP), default=-1)
 
 
 def _redo(
@@ -181,12 +195,13 @@ def _redo(
         try:
             passed = work.do(entry)
         except (StageError, WireError, FloatingPointError) as error:
-            at = None if isinstance(error, StageError) else place - first
+            off = None if isinstance(error, StageError) else Off(place - first, math.inf)
             reason = f"Entry {place} can't be executed: {error}."
-            return Verdict(False, reason, {"entry": place}, place=at)
-        wrong = sent.wrong(work.events[-1], passed) if sent is not None else ""
-        if wrong:
-            return Verdict(False, wrong, {"event": place}, place=place - first)
+            return Verdict(False, reason, {"entry": place}, off=off)
+        wrong = None if sent is None else sent.wrong(work.events[-1], passed)
+        if wrong is not None:
+            off = Off(place - first, wrong.share)
+            return Verdict(False, wrong.reason, {"event": place}, off=off)
     return None
 
 
@@ -258,6 +273,12 @@ def _false_loss(own: Mapping[int, float], proof: ProofOfComputation, exact: bool
         ):
             return sample
     return None
+
+
+def _loss_share(own: Mapping[int, float], proof: ProofOfComputation, sample: int) -> float:
+    """How far off a stated loss is, as a share of what replay gives."""
+    true, told = dict(stated(own))[sample], dict(proof.losses)[sample]
+    return abs(told - true) / true if true else math.inf
 
 
 def _fixed(event: Event) -> tuple[Kind, int, bytes]:

@@ -5,12 +5,14 @@ Rule: a miner of another determinism class may be far from replay because of wha
 as a gradient whose sums cancel, so that a weight's gradient is what the machine's rounding leaves
 of it. So before a verifier finds one wrong by tolerances, it executes the miner's entries twice
 more: from the epoch's weights, and from weights that differ from these in the last bits. If the two
-are apart, by a quarter of what honest machines may be, at the miner's difference or before it, then
-no machine of another class can tell whether the miner is right. It is not found wrong. Who sent it
-what it worked with up to the first such place is looked at in its stead.
+come to be apart, by a quarter of what honest machines may be, and where the miner is off they are
+at least half as far apart as it is off, then no machine of another class can tell whether it is
+right. It is not found wrong. Who sent it what it worked with until the two came apart is looked at
+in its stead.
 
-Up to that place a miner is judged as ever. So of miners who excuse each other in a circle, the one
-who sent the first such message is found by this message.
+Until then a miner is judged as ever, and so is by how much it is off. So of miners who excuse each
+other in a circle, the one who sent the first such message is found by this message. And where the
+last bits grow by themselves, as in a long epoch from the first weights, left-out work is found.
 
 The weights that an epoch starts from are the ledger's. A segment starts from a state that its miner
 published, and a false one could be made so that rounding decides all that follows. So who is judged
@@ -32,6 +34,7 @@ from agents.pipeline.work import StageWork
 from agents.training.state import State
 
 _SHARE = 1 / 4  # of what honest machines may be apart by
+_MARGIN = 2.0  # times as far as the last bits lead
 _LOOKED_AT = 1024  # numbers of a tensor
 _LAST_BITS = 2.0**-22  # of a weight, which is fp32 in every job
 
@@ -39,7 +42,7 @@ Start = Callable[[State], StageWork]
 
 
 def excusers(
-    start: Start, before: State, entries: Sequence[Entry], limit: float
+    start: Start, before: State, entries: Sequence[Entry], off: float, limit: float
 ) -> tuple[int, ...]:
     """Miners who sent what makes rounding decide what these entries give, ascending; empty where
     rounding does not decide it, or nobody sent anything.
@@ -48,14 +51,19 @@ def excusers(
         start: the miner's work before its first entry, from given weights.
         before: the stage's weights at the epoch's start.
         entries: of the miner, from the first to the one by which it would be found wrong.
+        off: how far off it is there, as a share of the length of what this entry gives.
         limit: how far apart honest updates may be, as a share of their length.
     """
     plain = list(_trail(start(before), before, entries))
     moved = _shaken(before, _LAST_BITS)
+    first, far = None, 0.0
     for place, there in enumerate(_trail(start(moved), moved, entries)):
-        if _apart(plain[place], there, _SHARE * limit):
-            return _senders(entries[: place + 1])
-    return ()
+        far = _far(plain[place], there)
+        if first is None and far > _SHARE * limit:
+            first = place
+    if first is None or off > _MARGIN * far:
+        return ()
+    return _senders(entries[: first + 1])
 
 
 def _trail(work: StageWork, before: State, entries: Sequence[Entry]) -> Iterator[Tensor | None]:
@@ -93,11 +101,13 @@ def _shaken(state: State, share: float) -> State:
     }
 
 
-def _apart(here: Tensor | None, there: Tensor | None, limit: float) -> bool:
+def _far(here: Tensor | None, there: Tensor | None) -> float:
+    """As a share of the length; infinite where one of them can't be executed, or is not finite."""
     if here is None or there is None:
-        return here is not there
-    gap, length = torch.linalg.vector_norm(here - there), torch.linalg.vector_norm(here)
-    return not gap <= limit * length
+        return 0.0 if here is there else math.inf
+    gap, length = float(torch.dist(here, there)), float(torch.linalg.vector_norm(here))
+    far = gap / length if length else (0.0 if gap == 0 else math.inf)
+    return math.inf if math.isnan(far) else far
 
 
 def _senders(entries: Sequence[Entry]) -> tuple[int, ...]:

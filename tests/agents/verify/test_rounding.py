@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -65,14 +66,16 @@ def step(number: int) -> Entry:
     return Entry(Kind.STEP, number)
 
 
-def asked(entries: Sequence[Entry], limit: float = LIMIT) -> tuple[int, ...]:
+def asked(
+    entries: Sequence[Entry], limit: float = LIMIT, off: float = 2 * LIMIT
+) -> tuple[int, ...]:
     before = init_stage(SLICES, STAGE)
-    return excusers(lambda weights: work(MINER, STAGE, weights), before, entries, limit)
+    return excusers(lambda weights: work(MINER, STAGE, weights), before, entries, off, limit)
 
 
 def test_honest_work_is_decided_by_more_than_rounding() -> None:
     entries = [*honest(40), *honest(41), step(0), *honest(42), *honest(45), step(1)]
-    assert asked(entries) == () == asked(entries, limit=4 * 1e-4), "a quarter of the limit counts"
+    assert asked(entries) == () == asked(entries, 4 * 1e-4, 0.0), "a quarter of the limit counts"
 
 
 def test_nothing_decides_nothing() -> None:
@@ -99,6 +102,14 @@ def test_among_honest_gradients_it_decides_as_well() -> None:
 
 def test_what_machines_may_be_apart_by_is_the_jobs_to_say() -> None:
     assert asked([*cancelling(40), step(0)], limit=100.0) == ()
+
+
+def test_who_is_off_by_more_than_rounding_makes_is_not_excused() -> None:
+    """Where the last bits grow by themselves, as in a long epoch, left-out work is still found."""
+    entries = [*cancelling(40), step(0)]
+    assert asked(entries, off=0.01) == (BEFORE, ONE)
+    assert asked(entries, off=5.0) == ()
+    assert asked(entries, off=math.inf) == ()
 
 
 def test_what_nobody_can_execute_is_no_rounding() -> None:
