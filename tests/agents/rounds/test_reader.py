@@ -50,6 +50,7 @@ from tests.stage.memory.mined_round import (
     make_mined_round,
 )
 from tests.stage.memory.pins import Pins
+from tests.stage.memory.tiny_specs import SEALED_PAYLOADS
 
 
 @pytest.fixture
@@ -131,13 +132,7 @@ def test_sealed_payloads_are_looked_for_side_by_side_and_their_chain_is_asked_on
                 begun.wait()
             return super().get_digest(digest, max_bytes)
 
-    sealed = {
-        "privacy": "aggregate",
-        "privacy_options": {"clip": 0.05, "noise_multiplier": 2.0},
-        "merge": "mean",
-        "score": "batches",
-    }
-    round_ = make_honest_round(Searching(tmp_path), **sealed)
+    round_ = make_honest_round(Searching(tmp_path), **SEALED_PAYLOADS)
     facts, asked = ChainFacts(round_.published), list[int]()
 
     def opener(view: View) -> Unseal:

@@ -31,6 +31,7 @@ from tests.stage.memory.honest_round import (
     proposal_of,
     scaled,
 )
+from tests.stage.memory.tiny_specs import SEALED_PAYLOADS
 
 LATE = 5
 
@@ -192,13 +193,7 @@ def test_a_lost_report_counts_against_its_author_in_the_end(late_round: LateRoun
 def test_a_noised_update_that_comes_late_is_waited_for(tmp_path: Path) -> None:
     """Nobody else can compute it. One failed look at it is no reason for a challenge, nor is it
     remembered; once time is short it is."""
-    private = {
-        "privacy": "aggregate",
-        "privacy_options": {"clip": 0.05, "noise_multiplier": 2.0},
-        "merge": "mean",
-        "score": "batches",
-    }
-    round_ = make_honest_round(EmbeddedStore(tmp_path), **private)
+    round_ = make_honest_round(EmbeddedStore(tmp_path), **SEALED_PAYLOADS)
     facts = ChainFacts(round_.published)
     facts.revealed = {node: round_.reveal(node) for node in NODES}
     view = facts.open(1, SEED)
