@@ -119,6 +119,7 @@ def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentSt
         entries[: found.off.place + 1],
         found.off.share,
         update_limit(job.spec),
+        inputs.draw_seed,
     )
     return _excused(found, asked) if asked else found
 

@@ -14,6 +14,10 @@ Until then a miner is judged as ever, and so is by how much it is off. So of min
 other in a circle, the one who sent the first such message is found by this message. And where the
 last bits grow by themselves, as in a long epoch from the first weights, left-out work is found.
 
+Which last bits are moved follows from the draw's seed, which nobody knew when messages were sent.
+On the way some numbers are looked at, to say whose messages came before the two were apart. Where
+the miner is off all are, since whoever knows which are looked at could spoil the others.
+
 The weights that an epoch starts from are the ledger's. A segment starts from a state that its miner
 published, and a false one could be made so that rounding decides all that follows. So who is judged
 by a segment is not excused.
@@ -35,14 +39,19 @@ from agents.training.state import State
 
 _SHARE = 1 / 4  # of what honest machines may be apart by
 _MARGIN = 2.0  # times as far as the last bits lead
-_LOOKED_AT = 1024  # numbers of a tensor
+_LOOKED_AT = 1024  # numbers of a tensor, on the way
 _LAST_BITS = 2.0**-22  # of a weight, which is fp32 in every job
 
 Start = Callable[[State], StageWork]
 
 
 def excusers(
-    start: Start, before: State, entries: Sequence[Entry], off: float, limit: float
+    start: Start,
+    before: State,
+    entries: Sequence[Entry],
+    off: float,
+    limit: float,
+    seed: bytes,
 ) -> tuple[int, ...]:
     """Miners who sent what makes rounding decide what these entries give, ascending; empty where
     rounding does not decide it, or nobody sent anything.
@@ -53,9 +62,10 @@ def excusers(
         entries: of the miner, from the first to the one by which it would be found wrong.
         off: how far off it is there, as a share of the length of what this entry gives.
         limit: how far apart honest updates may be, as a share of their length.
+        seed: of the draw, which was unknown when the messages were sent.
     """
     plain = list(_trail(start(before), before, entries))
-    moved = _shaken(before, _LAST_BITS)
+    moved = _shaken(before, _LAST_BITS, seed)
     first, far = None, 0.0
     for place, there in enumerate(_trail(start(moved), moved, entries)):
         far = _far(plain[place], there)
@@ -67,9 +77,11 @@ def excusers(
 
 
 def _trail(work: StageWork, before: State, entries: Sequence[Entry]) -> Iterator[Tensor | None]:
-    """What each entry gives: some of the numbers that are handed on, the loss, or of the change of
-    weights until then. None, as the last one, where it can't be executed."""
-    for entry in entries:
+    """What each entry gives: the loss, or some of the numbers that are handed on, or of the change
+    of weights until then; all of them for the last entry. None, as the last one, where it can't be
+    executed."""
+    for place, entry in enumerate(entries):
+        looked_at = _some if place < len(entries) - 1 else _all
         try:
             passed = work.do(entry)
         except (WireError, FloatingPointError):
@@ -77,23 +89,29 @@ def _trail(work: StageWork, before: State, entries: Sequence[Entry]) -> Iterator
             return
         if entry.kind is Kind.STEP:
             now = work.state()
-            yield torch.cat([_some(before[name]) - _some(now[name]) for name in sorted(now)])
+            changes = (looked_at(before[name]) - looked_at(now[name]) for name in sorted(now))
+            yield torch.cat([*changes])
         elif passed.loss is not None:
             yield torch.tensor([passed.loss])
         else:
-            yield torch.empty(0) if passed.values is None else _some(passed.values)
+            yield torch.empty(0) if passed.values is None else looked_at(passed.values)
+
+
+def _all(tensor: Tensor) -> Tensor:
+    """All numbers of a tensor, fp32 [n]."""
+    return tensor.detach().reshape(-1).float().cpu().clone()
 
 
 def _some(tensor: Tensor) -> Tensor:
-    """Up to so many numbers of a tensor, at equal distances, fp32 [n]."""
+    """Up to so many of them, at equal distances."""
     flat = tensor.detach().reshape(-1)
-    return flat[:: max(1, math.ceil(flat.numel() / _LOOKED_AT))].float().cpu().clone()
+    return _all(flat[:: max(1, math.ceil(flat.numel() / _LOOKED_AT))])
 
 
-def _shaken(state: State, share: float) -> State:
+def _shaken(state: State, share: float, seed: bytes) -> State:
     """The same numbers, each larger or smaller by up to this share of itself. Everybody draws the
     same."""
-    source = torch.Generator().manual_seed(0)
+    source = torch.Generator().manual_seed(int.from_bytes(seed[:8]) >> 1)
     drawn = {name: torch.rand(state[name].shape, generator=source) for name in sorted(state)}
     return {
         name: tensor * (1 + share * (2 * drawn[name].to(tensor.device) - 1))

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -14,6 +16,7 @@ from agents.pipeline.miner_log import Kind
 from agents.pipeline.work import StageWork
 from agents.training.slices import init_stage
 from agents.training.state import State
+from agents.verify import rounding
 from agents.verify.rounding import excusers
 from tests.stage.memory.pipeline_epoch import EPOCH, HYPER, IN_FLIGHT, SEQ, SLICES
 
@@ -70,7 +73,8 @@ def asked(
     entries: Sequence[Entry], limit: float = LIMIT, off: float = 2 * LIMIT
 ) -> tuple[int, ...]:
     before = init_stage(SLICES, STAGE)
-    return excusers(lambda weights: work(MINER, STAGE, weights), before, entries, off, limit)
+    start = partial(work, MINER, STAGE)
+    return excusers(start, before, entries, off, limit, b"\7" * 32)
 
 
 def test_honest_work_is_decided_by_more_than_rounding() -> None:
@@ -110,6 +114,15 @@ def test_who_is_off_by_more_than_rounding_makes_is_not_excused() -> None:
     assert asked(entries, off=0.01) == (BEFORE, ONE)
     assert asked(entries, off=5.0) == ()
     assert asked(entries, off=math.inf) == ()
+
+
+def test_whoever_spoils_only_what_is_not_looked_at_on_the_way_excuses_nobody_the_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All numbers decide. Those on the way only say who is asked: here nobody is left out."""
+    monkeypatch.setattr(rounding, "_some", lambda tensor: torch.empty(0))
+    entries = [*honest(41), step(0), *cancelling(40), step(1)]
+    assert asked(entries) == (BEFORE, ONE, OTHER)
 
 
 def test_what_nobody_can_execute_is_no_rounding() -> None:
