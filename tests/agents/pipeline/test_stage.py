@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +42,15 @@ BOUNDARIES: list[tuple[str, dict[str, Any]]] = [
     ("residual", {"width": 4, "anchor": False}),
     ("subspace", {"width": 5, "code": "int4"}),
 ]
+LOADED = """
+import sys
+from tests.agents.pipeline import test_stage
+slices = test_stage.cut_by((2, 2), "residual", width=4)
+test_stage.runners(slices)
+before = set(sys.modules)
+test_stage.piped(slices)
+print(sorted(module for module in set(sys.modules) - before if "." not in module))
+"""
 Trace = list[tuple[list[float], list[bytes], list[bytes]]]
 
 
@@ -290,3 +301,9 @@ def test_a_hostile_message_changes_nothing_and_the_true_one_still_works() -> Non
 def test_wrong_token_ids_are_refused(tokens: Tensor) -> None:
     with pytest.raises(StageError, match="token"):
         two_stages()[0].do(Forward(0, tokens))
+
+
+def test_a_miners_first_passes_load_nothing() -> None:
+    """It is in the middle of its epoch then, and its neighbours wait."""
+    run = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
