@@ -3,16 +3,17 @@
 
 Rule: an owner states whose changes it merged and the digest of each of its shards, under a seed
 that was drawn after all payloads were revealed. Its word is judged for the merge that it states.
-If a digest is not what merging those gives, it is a liar. If it left out a contributor of the
-result, its shards are not delivered, and it is no liar. So who is slow, or sees less than others
+If a digest is not what merging those gives, it is a liar. So who is slow, or sees less than others
 do, loses nothing.
 
-An owner reads of a payload what lies in its shards, so it may merge one that is spoilt elsewhere,
-or of which a part can't be had. The result has no such payload. The owner could not know, so its
-shards count as delivered; were they not counted, one wrong number in one payload would keep a whole
-stage from being merged. They are judged shard by shard, by the pieces of those whom the owner
-names. Who names a miner whose piece in the shard is none stated a wrong digest: it saw the piece.
-Only where nobody can fetch a piece is the digest not judged.
+Whom an owner merged may differ from whom the result has, and its shards count as delivered all the
+same. An owner can't know of a payload that is spoilt where it does not look, nor get one that its
+miner shows to proposers and not to its mates. Were such shards not counted, one miner could keep
+its stage from being merged.
+
+Statements are judged shard by shard, by the pieces of those whom the owner names. Who names a miner
+whose piece in the shard is none stated a wrong digest: it saw the piece. Only where nobody can
+fetch a piece is the digest not judged.
 
 A pair's shard counts as delivered if one of its owners delivered it. Its value is the recomputed
 one in any case, since everybody who judges a result merges the payloads again.
@@ -157,7 +158,8 @@ class Statement:
 
 MergeAgain = Callable[[int, int], Tensor | None]
 """The merge of those whom an owner names, in one of its shards: fp32 [length of the shard]. None
-where nobody has the piece of one of them; PayloadError where a piece is none."""
+where nobody has the piece of one of them; PayloadError where a piece is none, or the rule merges no
+so few."""
 
 
 def flat(change: Mapping[str, Tensor]) -> Tensor:
@@ -206,8 +208,8 @@ class Settlement:
         accepted: whether enough shards were delivered.
         lost: shards that nobody delivered, ascending.
         liars: by owner, the shards of which it stated a wrong digest.
-        elsewhere: owners whose statement lacks a contributor, names somebody who is no miner of
-            the butterfly, or has another number of digests: they delivered nothing.
+        elsewhere: owners whose statement lacks a contributor, or that delivered nothing: it names
+            nobody, or somebody who is no miner of the butterfly, or has another number of digests.
         unjudged: by owner that delivered, shards of which nobody can make the digest again.
         matrix: see `butterfly.agreement`; None too between owners that name other miners.
     """
@@ -249,9 +251,11 @@ def settle(
         if owner not in butterfly.miners or one.owner != owner or one.seed != butterfly.seed:
             raise ValueError(f"The statement of {owner} is not of this merge.")
         owned = butterfly.owned(owner)
-        named = set(one.contributors)
-        if not set(wanted) <= named <= set(butterfly.miners) or len(one.digests) != len(owned):
+        named, whole = {*one.contributors}, len(one.digests) == len(owned)
+        delivers = whole and bool(named) and named <= {*butterfly.miners}
+        if not delivers or not named >= {*wanted}:
             elsewhere.append(owner)
+        if not delivers:
             continue
         delivered |= set(owned)
         for shard, digest in zip(owned, one.digests, strict=True):

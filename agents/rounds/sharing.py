@@ -20,6 +20,7 @@ from torch import Tensor
 
 from agents.jobs.job import JobContext
 from agents.jobs.model_files import stage_of
+from agents.mechanisms.merge import MergeRefused
 from agents.pipeline.butterfly import Butterfly
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.letters import domain
@@ -180,7 +181,12 @@ class Sharing:
         rows = [row for one in contributors if (row := pieces[one].row) is not None]
         if not rows or len(rows) != len(contributors):
             return None
-        made = self._outgoing(node, merge_shards(butterfly, node, rows, job.merge))
+        try:
+            merged = merge_shards(butterfly, node, rows, job.merge)
+        except MergeRefused as error:  # it sees too few of the stage's payloads
+            self._context.log.warning("no_shards_merged", round=epoch.number, why=str(error))
+            return None
+        made = self._outgoing(node, merged)
         content = b"".join(made[shard].numpy().astype("<f4").tobytes() for shard in sorted(made))
         cid = self._store.put_bytes(content)
         self._store.pin(cid)

@@ -30,7 +30,7 @@ from agents.rounds.mined import Mined
 from agents.rounds.quality import judged, samples_that_count
 from agents.rounds.shares import Shared, Shares, share
 from agents.rounds.submissions import Submission
-from agents.training.state import State
+from agents.training.state import PayloadError, State
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,10 @@ def _delivered(
         named = shares.statements[owner].contributors
         rows.update({node: flat(good[node]) for node in named if node in good and node not in rows})
         pieces = shares.named.pieces_of(order, owner, shard, named, rows)
-        return None if pieces is None else merge_shard(pieces, job.merge)
+        try:
+            return None if pieces is None else merge_shard(pieces, job.merge)
+        except MergeRefused as error:
+            raise PayloadError(f"Owner {owner} names too few: {error}") from None
 
     found = share(shares, epoch, stage, update, nodes, shapes, least, again)
     if found is None:

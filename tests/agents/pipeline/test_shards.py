@@ -26,6 +26,7 @@ from agents.pipeline.shards import (
     stage_seed,
     unflat,
 )
+from agents.training.state import PayloadError
 from tests.stage.memory.pipeline_epoch import OPERATORS, WALLETS, WHERE
 
 SEED = stage_seed(b"\x07" * 32, 1)
@@ -140,13 +141,42 @@ def test_who_lies_about_a_shard_that_it_alone_delivered_is_found(butterfly: Butt
     assert torch.equal(found.update, MERGED)
 
 
-def test_who_merged_others_is_no_liar_and_delivers_nothing(butterfly: Butterfly) -> None:
+def test_who_merged_fewer_delivers_and_is_judged_for_those(butterfly: Butterfly) -> None:
     """It could not see one payload in time, so its digests are of another merge."""
-    fewer = says(butterfly, 3, range(10), contributors=MINERS[:-1])
-    short = replace(says(butterfly, 8), digests=says(butterfly, 8).digests[1:])
-    said = {**everybody(butterfly), 3: fewer, 8: short}
+
+    def again(owner: int, shard: int) -> Tensor:
+        first, last = butterfly.spans[shard]
+        return MEAN([{"shard": row[first:last]} for row in ROWS[:-1]])["shard"]
+
+    made = {s: again(3, s) for s in butterfly.owned(3)}
+    digests = tuple(butterfly.digest(s, values) for s, values in made.items())
+    fewer = says(butterfly, 3, contributors=MINERS[:-1], digests=digests)
+    for said, liars in (
+        ({**everybody(butterfly, [8]), 3: fewer}, {}),
+        ({**everybody(butterfly, [8]), 3: replace(fewer, digests=says(butterfly, 3).digests)}, {3}),
+    ):
+        found = settle(butterfly, MERGED, MINERS, said, NINE, again)
+        assert found.elsewhere == (3,) and found.liars.keys() == set(liars)
+        assert found.lost == () and torch.equal(found.update, MERGED)
+        assert found.matrix[MINERS.index(3)] == [None] * 5, "it agrees with nobody"
+
+
+def test_who_merges_fewer_than_the_rule_does_stated_a_wrong_digest(butterfly: Butterfly) -> None:
+    def again(owner: int, shard: int) -> Tensor:
+        raise PayloadError("it names too few")
+
+    said = {**everybody(butterfly), 3: says(butterfly, 3, contributors=(3,))}
+    found = settle(butterfly, MERGED, MINERS, said, NINE, again)
+    assert found.liars == {3: butterfly.owned(3)} and torch.equal(found.update, MERGED)
+
+
+@pytest.mark.parametrize("changes", [{"digests": ()}, {"contributors": ()}])
+def test_a_statement_of_no_merge_delivers_nothing(
+    butterfly: Butterfly, changes: dict[str, Any]
+) -> None:
+    said = {**everybody(butterfly, [8]), 3: says(butterfly, 3, **changes)}
     found = settle(butterfly, MERGED, MINERS, said, Fraction(0), nobody)
-    assert found.liars == {} and found.elsewhere == (3, 8)
+    assert found.liars == {} and found.elsewhere == (3,)
     assert found.lost == (butterfly.pairs.index((3, 8)),)
 
 

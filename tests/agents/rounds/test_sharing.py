@@ -344,6 +344,52 @@ def test_who_sees_a_payload_too_late_is_no_liar(miners: Miners) -> None:
     assert same(outcome.merged, direct(miners.mined)) and other in line["owners"]
 
 
+def test_a_miner_that_shows_its_payload_to_proposers_alone_freezes_nothing(miners: Miners) -> None:
+    """Attack: no mate has it, so each of them states the merge of fewer than the result has, and
+    the miner itself states none. It has its pay, and its stage moves as if all had seen it."""
+    cheat, *mates = miners.mates(0)
+    hidden = miners.mined.submit(cheat, missing="payload")
+    everything = miners.facts.revealed
+    miners.facts.revealed = {**everything, cheat: hidden.reveal}
+    miners.view.now = WINDOW_S // 2
+    for node in mates:
+        assert miners.share(node)
+    miners.facts.revealed = everything
+    miners.view.now = 0
+    for node in NINE:
+        if node not in miners.mates(0):
+            miners.share(node)
+    outcome = miners.outcome()
+    line = line_of(miners, outcome, 0)
+    assert line["contributors"] == [cheat, *mates] and line["elsewhere"] == mates
+    assert (line["lost"], line["liars"], line["unjudged"]) == ([], [], [])
+    assert same(outcome.merged, direct(miners.mined))
+    miners.propose(outcome)
+    assert miners.wrong() == []
+
+
+def test_who_lies_about_a_merge_of_fewer_is_found(miners: Miners) -> None:
+    liar, away, _ = miners.mates(0)
+    everything = miners.facts.revealed
+    hidden = miners.mined.submit(away, missing="payload")
+    miners.facts.revealed = {**everything, away: hidden.reveal}
+    miners.view.now = WINDOW_S // 2
+    common = miners.butterfly(0).pairs.index((liar, away))
+    miners.lies[liar] = {common: 0.5}
+    assert miners.share(liar)
+    miners.facts.revealed = everything
+    miners.view.now = 0
+    for node in NINE:
+        if node != liar:
+            miners.share(node)
+    outcome = miners.outcome()
+    line = line_of(miners, outcome, 0)
+    assert (line["elsewhere"], line["liars"]) == ([liar], [[liar, [common]]])
+    assert outcome.lies.keys() == {liar}
+    miners.propose(outcome)
+    assert miners.wrong() == []
+
+
 def test_a_payload_that_is_spoilt_where_few_look_is_left_out_and_freezes_nothing(
     miners: Miners,
 ) -> None:
