@@ -396,20 +396,21 @@ def _too_few(stages: int, trainers: int) -> list[str]:
 
 
 def _few_evaluated(spec: Any, trainers: int, anyway: bool) -> list[str]:
-    """That a job's validators look at few of its trainers, and what to change.
+    """That a job's validators look at few of its trainers, or at little text, and what to change.
 
     ClickException where half of the work is known to be paid above its share, unless `anyway`.
     """
-    from agents.jobs.evaluated import few_evaluated
+    from agents.jobs.evaluated import few_evaluated, few_measured
 
-    found = few_evaluated(spec, trainers)
+    found, short = few_evaluated(spec, trainers), few_measured(spec)
+    tokens = [] if short is None else [short]
     if found is None:
-        return []
+        return tokens
     if found.overpays and not anyway:
         raise click.ClickException(
             f"The job is refused: {found.sentence} --though-attacks-pay creates it nevertheless."
         )
-    return [found.sentence]
+    return [found.sentence, *tokens]
 
 
 def _refuse_riders(job: Any, anyway: bool) -> None:

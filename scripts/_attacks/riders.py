@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.mechanisms import verify
+from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.numbers import BPS
 from agents.storage.embedded import EmbeddedStore
 from agents.training.threads import one_thread
@@ -82,6 +83,10 @@ SIGNS: dict[str, Any] = {
 MOST_NODES = 9  # in a swarm; more would only take longer
 SURE_SEEDS = 3  # that decide where one seed pays a rider beyond its due
 _BATCHES = 4  # a node and round
+_MEASURED = 8
+"""Batches that a loss of the gauntlet is measured on, at least. Those of a small job have 32
+tokens, and from fewer than 256 chance says what a node has shown: who stops to work after half of
+the rounds is paid 0.63 of an honest node's pay by 128 tokens, and 0.53 by 256."""
 PARTS = 10**6  # of a contribution, for shares of pay
 _NOISE = Fraction(1, 10)
 """Of an honest node's pay: what a score may give away beyond the share of the work. It is measured
@@ -163,7 +168,7 @@ def _earned(
     """What a rider and an honest node earn on average with one seed, in rounds' pots."""
     nodes = min(numbers.nodes, MOST_NODES)
     riders = tuple(range(1, max(1, round(numbers.share * nodes)) + 1))
-    fields = fields_of(spec, nodes)
+    fields = _measured(fields_of(spec, nodes))
     key = (repr(fields), numbers.rounds, nodes, riders, ride, seed)
     if key not in _known:
         with one_thread():
@@ -176,6 +181,17 @@ def _earned(
         )
         _known[key] = rode, worked
     return _known[key]
+
+
+def _measured(fields: dict[str, Any]) -> dict[str, Any]:
+    """The same with enough batches a loss, where losses decide the pay."""
+    options = fields.get("score_options", {})
+    if fields.get("score") != "gauntlet" or not isinstance(options, Mapping):
+        return fields
+    given = options.get("eval_batches", Gauntlet.eval_batches)
+    if not isinstance(given, int):
+        return fields  # whoever reads the spec says what is wrong
+    return {**fields, "score_options": {**options, "eval_batches": max(given, _MEASURED)}}
 
 
 def _played(

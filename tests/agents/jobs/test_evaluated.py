@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many of a gauntlet job's trainers are evaluated in a round, and what is said of few."""
+"""How many of a gauntlet job's trainers are evaluated in a round, on how many tokens, and what is
+said of few."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.jobs.evaluated import FewEvaluated, few_evaluated
+from agents.jobs.evaluated import LEAST_TOKENS, FewEvaluated, few_evaluated, few_measured
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.storage.cid import cid_of_bytes
 from agents.training.spec import JobSpec
@@ -70,3 +71,24 @@ def test_what_is_refused_is_what_pays_half_of_the_work_too_much(nodes: int, eval
     _, pay = earned(runs, some)
     honest = (nodes - some * pay) / (nodes - some)
     assert (pay / honest > BOUND) == (found is not None and found.overpays)
+
+
+@pytest.mark.parametrize(
+    ("batches", "size", "length", "wanted"),
+    [(8, 2, 16, None), (7, 2, 16, 8), (4, 2, 16, 8), (1, 8, 32, None), (1, 1, 50, 6)],
+)
+def test_a_loss_is_measured_on_enough_tokens(
+    batches: int, size: int, length: int, wanted: int | None
+) -> None:
+    scored = {"score": "gauntlet", "verify": "gauntlet", "score_options": {"eval_batches": batches}}
+    sizes = {"batch_size": size, "seq_len": length}
+    said = few_measured(JobSpec.from_dict({**scored, "data": DATA, "optimizer": sizes}))
+    assert (said is None) == (batches * size * length >= LEAST_TOKENS) == (wanted is None)
+    if said is not None:
+        assert said.startswith(f"validators measure a loss on {batches * size * length} tokens.")
+        assert f"Set score_options.eval_batches to {wanted} or more" in said
+
+
+def test_who_has_no_validators_is_not_told_of_tokens() -> None:
+    sizes = {"batch_size": 1, "seq_len": 8}
+    assert few_measured(JobSpec.from_dict({"data": DATA, "optimizer": sizes})) is None

@@ -44,7 +44,7 @@ def test_noise_scores_next_to_nothing() -> None:
 
 @pytest.mark.parametrize("spec", [{}, SIGNS], ids=["scoring", "gauntlet"])
 def test_each_seed_is_a_game_of_its_own(spec: dict[str, Any]) -> None:
-    numbers, ride = replace(NUMBERS, rounds=2), Ride(trains(0.25), 0.25)
+    numbers, ride = replace(NUMBERS, rounds=2), Ride(trains(0.5), 0.5)
     by_seed = [riders._earned(numbers, spec, ride, seed) for seed in range(3)]
     assert len(set(by_seed)) == 3
 
@@ -125,7 +125,7 @@ def test_a_gauntlet_spec_is_played_with_its_own_steps_at_small_sizes() -> None:
 
 
 def test_what_a_gauntlet_job_pays_a_rider_follows_from_its_own_steps() -> None:
-    numbers, ride = replace(NUMBERS, rounds=2), Ride(trains(0.25), 0.25)
+    numbers, ride = replace(NUMBERS, rounds=2), Ride(trains(0.5), 0.5)
     steps = {**SIGNS["optimizer"], "inner": "adamw", "lr": 3e-3}
     assert quality(numbers, SIGNS, ride) != quality(numbers, {**SIGNS, "optimizer": steps}, ride)
 
