@@ -125,6 +125,15 @@ class Miners:
         place = context, self.facts, self.mined.store, reader.models, reader.plans
         return Sharing(*place, lambda *_: self.posts[owner], outgoing).step(self.view, owner)
 
+    def share_without(self, away: int, *owners: int) -> None:
+        """The same of these, while the window goes by and the payload of one is nowhere."""
+        everything, hidden = self.facts.revealed, self.mined.submit(away, missing="payload")
+        self.facts.revealed = {**everything, away: hidden.reveal}
+        self.view.now = WINDOW_S // 2
+        for owner in owners:
+            assert self.share(owner)
+        self.facts.revealed, self.view.now = everything, 0
+
     def gathering(self, peers: Sequence[str] | None = None) -> Gathering:
         urls = [self.posts[NINE[0]].url] if peers is None else list(peers)
         settings = SimpleNamespace(post_peers=urls)
@@ -328,13 +337,7 @@ def test_a_pair_that_agrees_on_a_lie_in_its_shard_is_found(miners: Miners) -> No
 def test_who_sees_a_payload_too_late_is_no_liar(miners: Miners) -> None:
     """It merges the others', and says so."""
     late, blind, other = miners.mates(0)
-    away = miners.mined.submit(late, missing="payload")
-    everything = miners.facts.revealed
-    miners.facts.revealed = {**everything, late: away.reveal}
-    miners.view.now = WINDOW_S // 2
-    assert miners.share(blind)
-    miners.facts.revealed = everything
-    miners.view.now = 0
+    miners.share_without(late, blind)
     for node in NINE:
         if node != blind:
             miners.share(node)
@@ -348,14 +351,7 @@ def test_a_miner_that_shows_its_payload_to_proposers_alone_freezes_nothing(miner
     """Attack: no mate has it, so each of them states the merge of fewer than the result has, and
     the miner itself states none. It has its pay, and its stage moves as if all had seen it."""
     cheat, *mates = miners.mates(0)
-    hidden = miners.mined.submit(cheat, missing="payload")
-    everything = miners.facts.revealed
-    miners.facts.revealed = {**everything, cheat: hidden.reveal}
-    miners.view.now = WINDOW_S // 2
-    for node in mates:
-        assert miners.share(node)
-    miners.facts.revealed = everything
-    miners.view.now = 0
+    miners.share_without(cheat, *mates)
     for node in NINE:
         if node not in miners.mates(0):
             miners.share(node)
@@ -370,15 +366,9 @@ def test_a_miner_that_shows_its_payload_to_proposers_alone_freezes_nothing(miner
 
 def test_who_lies_about_a_merge_of_fewer_is_found(miners: Miners) -> None:
     liar, away, _ = miners.mates(0)
-    everything = miners.facts.revealed
-    hidden = miners.mined.submit(away, missing="payload")
-    miners.facts.revealed = {**everything, away: hidden.reveal}
-    miners.view.now = WINDOW_S // 2
     common = miners.butterfly(0).pairs.index((liar, away))
     miners.lies[liar] = {common: 0.5}
-    assert miners.share(liar)
-    miners.facts.revealed = everything
-    miners.view.now = 0
+    miners.share_without(away, liar)
     for node in NINE:
         if node != liar:
             miners.share(node)
