@@ -25,7 +25,7 @@ l is what nobody gets back:
   reporter's share, and that may be a friend.
 - One stake answers for several findings at a time: the node may sit in several jobs, or run tasks.
   The second finding takes a share of what the first one left, the third strike takes all. What
-  counts is the smallest average over 1 to `FINDINGS` of them.
+  counts is the smallest average over 1 to as many as there may be (`findings_at_once`).
 - To this comes the pay that a job has retained. It answers for that job alone, where one round is
   open at a time, and a finding takes all of it for the treasury.
 
@@ -46,7 +46,9 @@ MARGIN = Fraction(5, 4)
 """How many times its expected gain a lie is expected to lose."""
 
 FINDINGS = 5
-"""For how many findings at a time one stake is counted on."""
+"""For how many findings at a time one stake is counted on at least."""
+
+_TASKS = 2  # that a node runs at a time
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,12 @@ class Exposure:
             return 0
         gain = MARGIN.numerator * self.pay
         return -(-CERTAIN * gain // (gain + MARGIN.denominator * self.loss))
+
+
+def findings_at_once(rounds: int) -> int:
+    """For how many findings at a time the stake of a node is counted on that has its work in so
+    many rounds at once."""
+    return max(FINDINGS, rounds + _TASKS)
 
 
 def lasting_loss(stake: int, table: Mapping[int, Row], findings: int = FINDINGS) -> int:

@@ -8,6 +8,7 @@ which takes back those of blocks that a reorg removed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -42,6 +43,7 @@ NO_SEED_DUE = ("rounds: no seed due", "results: no seed due", "randomness: not r
 _SEEN_BLOCKS = 128  # contracts know the hashes of 256 blocks
 _ENDED = (ReportStatus.EXECUTED, ReportStatus.DISMISSED, ReportStatus.LAPSED)
 _STAKE_EVENTS = ("NodeRegistered", "StakeAdded", "ExitBegun", "NodeSlashed")
+_POOLS = ("PoolReserved", "PoolClosed")  # a round is opened, and is over
 _RETENTIONS = ("PayRetained", "RetainedReleased", "RetainedForfeited")
 _OPERATOR_EVENTS = ("NodeRegistered", "OperatorChanged")
 
@@ -88,6 +90,7 @@ class Network:
         self._rows = EventLog(self._registry_events(("PenaltyChanged",), deployment.block))
         self._keys = EventLog(self._registry_events(_OPERATOR_EVENTS, deployment.block))
         block = deployment.block
+        self._pools = EventLog(EventCursor(chain, self.pool, _POOLS, block))
         self._retained = EventLog(EventCursor(chain, self.pool, _RETENTIONS, block))
         self._holding = EventLog(EventCursor(chain, self.pool, ("PayHeld",), block))
         self._reported = EventLog(EventCursor(chain, self.reports, ("ViolationReported",), block))
@@ -240,10 +243,7 @@ class Network:
 
     def proposal(self, job_id: int, round_id: int, round_: Round) -> Proposal:
         """The result that stands in the round. Raises ChainMoved if its event is gone."""
-        proposed = self._proposed(job_id, round_id, round_)
-        if proposed is None:
-            raise ChainMoved(f"The result proposed in job {job_id} round {round_id} is gone.")
-        args = proposed.args
+        args = self._result(job_id, round_id, round_).args
         return Proposal(
             proposer=args["proposer"],
             model=args["model"],
@@ -253,6 +253,12 @@ class Network:
             nodes=tuple(args["nodes"]),
             contributions=tuple(args["contributions"]),
         )
+
+    def _result(self, job_id: int, round_id: int, round_: Round) -> Event:
+        proposed = self._proposed(job_id, round_id, round_)
+        if proposed is None:
+            raise ChainMoved(f"The result proposed in job {job_id} round {round_id} is gone.")
+        return proposed
 
     def _proposed(self, job_id: int, round_id: int, round_: Round) -> Event | None:
         """The event of the result that stands, the first where it was proposed twice."""
@@ -296,6 +302,34 @@ class Network:
             [(self.rounds, "commitment_of", (job_id, round_id, node)) for node in nodes]
         )
         return {n for n, a in zip(nodes, answers, strict=True) if a != ZERO_DIGEST}
+
+    def rounds_at_once(self, job_id: int, round_id: int, round_: Round) -> Counter[int]:
+        """In how many rounds of all jobs each node had its work while this one ran: it had
+        committed when the result that stands was proposed, in a round that was not over when this
+        one, which counts, was opened.
+
+        By events up to the proposal, so that all who look at any time find the same. Raises
+        ChainMoved.
+        """
+        proposed = self._result(job_id, round_id, round_).block
+        opened, over = dict[tuple[int, int], int](), dict[tuple[int, int], int]()
+        for event in self._pools.read():
+            known = opened if event.name == "PoolReserved" else over
+            known[event.args["job_id"], event.args["round_id"]] = event.block
+        places = [
+            place
+            for place, block in opened.items()
+            if block <= proposed and over.get(place, proposed) >= round_.opened_block
+        ]
+        rounds = self.chain.call_many([(self.rounds, "round", place) for place in places])
+        found = Counter[int]()
+        for (job, number), state in zip(places, rounds, strict=True):
+            if read(Round, state).n_committed:
+                where = {"job_id": job, "round_id": number}
+                span = opened[job, number], proposed
+                events = self.chain.events(self.rounds, "Committed", *span, where)
+                found.update(event.args["node_id"] for event in events)
+        return found
 
     def slashed_for_silence(self, job_id: int, round_id: int, opened_block: int) -> set[int]:
         """Nodes of a round that have been slashed for not revealing."""

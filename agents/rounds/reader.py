@@ -24,7 +24,7 @@ from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import Signed
 from agents.pipeline.letters import domain, signed_by
 from agents.pipeline.shards import Statement
-from agents.protocol.draw_chance import Exposure, exposures, lasting_loss
+from agents.protocol.draw_chance import Exposure, exposures, findings_at_once, lasting_loss
 from agents.protocol.network import Network
 from agents.protocol.numbers import UNCLAIMED, Phase
 from agents.protocol.scores import Consensus
@@ -152,13 +152,15 @@ class RoundReader:
 
     def _exposures(self, view: View, outcome: Outcome) -> dict[int, Exposure]:
         """By what the proposed result pays, which all read alike, whatever of the payloads each of
-        them has; and by stakes, retained pay and slashing table of the block in which the round was
-        opened: what is added later does not answer for the round."""
+        them has; by stakes, retained pay and slashing table of the block in which the round was
+        opened, since what is added later does not answer for the round; and by how many rounds each
+        stake answers for at once."""
         opened = view.round.opened_block
         proposal = self.network.proposal(view.job_id, view.round_id, view.round)
         table = self.network.penalties_at(opened)
         stakes = self.network.stakes_at(proposal.nodes, opened)
         retained = self.network.retained_at(opened)
+        rounds = self.network.rounds_at_once(view.job_id, view.round_id, view.round)
         amount, uncut = self.network.pool_amount(view.job_id, view.round_id)
         found = exposures(
             amount,
@@ -166,7 +168,8 @@ class RoundReader:
             proposal.nodes,
             proposal.contributions,
             {
-                node: lasting_loss(stake, table) + retained.get((view.job_id, node), 0)
+                node: lasting_loss(stake, table, findings_at_once(rounds[node]))
+                + retained.get((view.job_id, node), 0)
                 for node, stake in stakes.items()
             },
             outcome.worth(self.models.job(view.job_id)),

@@ -203,7 +203,7 @@ def lie_in_jobs(market: Market, jobs: int) -> Outcome:
 
     kept = market.job
     try:
-        chance = drawn(market, liar)
+        chance = drawn(market, liar, rounds=jobs)
         won, hurt = gains(market, played(_others(market, liar), 0), attackers, others)
         profit, loss = Fraction(0), Fraction(0)
         for caught in range(jobs + 1):
@@ -228,8 +228,8 @@ def _found(market: Market, number: int, liar: Player, friends: list[Player]) -> 
 
 
 def lie_in_many_jobs(market: Market) -> Outcome:
-    """One node sends noise in as many jobs as the draw counts on for one stake, and a friendly
-    verifier announces each lie in time."""
+    """One node sends noise in five jobs at a time, and a friendly verifier announces each lie in
+    time."""
     return lie_in_jobs(market, FINDINGS)
 
 

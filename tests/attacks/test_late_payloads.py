@@ -8,6 +8,7 @@ answers are plain data.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -60,6 +61,9 @@ class Facts(ChainFacts):
 
     def retained_at(self, block: int) -> dict[tuple[int, int], int]:
         return {}
+
+    def rounds_at_once(self, job_id: int, round_id: int, round_: Any) -> Counter[int]:
+        return Counter(NODES)
 
 
 class Round:

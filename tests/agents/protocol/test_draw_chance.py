@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.protocol.draw import CERTAIN, lots
-from agents.protocol.draw_chance import FINDINGS, MARGIN, Exposure, exposures, lasting_loss
+from agents.protocol.draw_chance import (
+    FINDINGS,
+    MARGIN,
+    Exposure,
+    exposures,
+    findings_at_once,
+    lasting_loss,
+)
 from agents.protocol.numbers import ZOO, Violation
 from agents.protocol.slashing import DEFAULTS, NO_ROW, Offender, Row, reporter_share, slash_amount
 
@@ -51,20 +58,27 @@ def test_lasting_loss__of_other_tables() -> None:
 @given(
     stake=st.integers(0, 10**24),
     earlier=st.integers(0, 2),
-    found=st.integers(1, FINDINGS),
+    rounds=st.integers(1, 128),
+    found=st.integers(1, 128 + 2),
 )
 def test_lasting_loss__is_never_more_than_what_so_many_findings_take(
-    stake: int, earlier: int, found: int
+    stake: int, earlier: int, rounds: int, found: int
 ) -> None:
-    """Also of a node that was found guilty before."""
+    """Also of a node that was found guilty before. It may have lied in each of its rounds, and in
+    two tasks."""
     node, rest, lost = Offender(), stake, 0
+    found = min(found, rounds + 2)
     for _ in range(earlier):
         node.offend(Violation.INVALID, DEFAULTS)
     for _ in range(found):
         row = node.offend(Violation.INVALID, DEFAULTS)
         amount = slash_amount(rest, 0, row.bps)
         rest, lost = rest - amount, lost + amount - reporter_share(amount, row.reporter_bps)
-    assert found * lasting_loss(stake, DEFAULTS) <= lost
+    assert found * lasting_loss(stake, DEFAULTS, findings_at_once(rounds)) <= lost
+
+
+def test_findings_at_once__are_five_at_least() -> None:
+    assert [findings_at_once(rounds) for rounds in (0, 1, 3, 4, 40)] == [5, 5, 5, 6, 42]
 
 
 def test_exposures__split_what_trainers_can_get_at_most() -> None:

@@ -37,9 +37,11 @@ DILUTED = 8 * (OF_EIGHT - OF_NINE)
 # Five lies of which k are found: each that isn't is paid, and 10, 8 and 32 are gone by the first
 # three findings; from the third on nothing is left. As much stays with the friend, which has
 # deposited half of a stake for each lie, 50, and loses that where it is not found. The trainers of
-# the next round have the share of who is found.
+# the next round have the share of who is found. The draw counts on seven findings: in five rounds,
+# and in two tasks.
 GONE = (0, 10, 18, 50, 50, 50)
-CHANCES = [comb(5, k) * DRAWN**k * (1 - DRAWN) ** (5 - k) for k in range(6)]
+AT_ONCE = 1 - 7 / 9 * (50 / 7) / (1.25 * 950 / 9 + 50 / 7)
+CHANCES = [comb(5, k) * AT_ONCE**k * (1 - AT_ONCE) ** (5 - k) for k in range(6)]
 FIVE = sum(c * ((5 - k) * (OF_NINE - 50) - GONE[k]) for k, c in enumerate(CHANCES))
 FIVE_BESIDE = sum(c * (5 - k) * OF_NINE for k, c in enumerate(CHANCES))
 
