@@ -2,8 +2,9 @@
 """What a verifier deposits for an announced report, and how it pays deposits and bonds.
 
 A finder earns at most what it has deposited (contracts/ViolationReports.vy), so it deposits what
-the bounty may be. It deposits that for the trainer of the round whose bounty may be the largest,
-whomever it has found: the amount must not show who that is.
+the bounty of a trainer of the round may be, whomever it has found: the amount must not show who
+that is. It is the bounty in the middle, since what nobody confirms is lost: by the largest one,
+whoever has one node with a large stake in the round would have all that a verifier owns at risk.
 
 It never deposits what a challenge of the round's result takes, and takes out what contracts owe it
 once that is as much as a bond. Else one dear trainer, or a few right challenges, would leave it
@@ -71,19 +72,19 @@ class Purse:
     def deposit(self, trainers: Sequence[int], findings: int, kept: int) -> int:
         """Prepare a deposit for each of so many findings; how much one is, in 1e-18 ZOO.
 
-        Less than the bounty where the wallet and the credit at ViolationReports hold no more; 0
+        Less than that bounty where the wallet and the credit at ViolationReports hold no more; 0
         where they hold nothing. `trainers`: of the round. `kept`: stays in the wallet.
         """
         reports = self._network.reports
         credit = self._credit(reports)
         spare = max(0, self.balance - kept)
-        deposit = min(self._most(trainers), (spare + credit) // findings)
+        deposit = min(self._usual(trainers), (spare + credit) // findings)
         if deposit * findings > credit:
             self.allow(reports, deposit * findings - credit)
         return deposit
 
-    def _most(self, trainers: Sequence[int]) -> int:
-        """The largest bounty among these trainers."""
+    def _usual(self, trainers: Sequence[int]) -> int:
+        """The bounty in the middle among these trainers, the upper one where two are."""
         network = self._network
         table = network.penalties()
         kinds = (*_FOUND, Violation.REPEATED)
@@ -92,5 +93,5 @@ class Purse:
         ]
         counts = iter(self._context.chain.call_many(calls))
         earlier = {node: {kind: read(int, next(counts)) for kind in kinds} for node in trainers}
-        each = (bounty_of(network.node(n), table, earlier[n]) for n in trainers)
-        return max(each, default=0)
+        each = sorted(bounty_of(network.node(n), table, earlier[n]) for n in trainers)
+        return each[len(each) // 2] if each else 0

@@ -22,7 +22,7 @@ CONTRACT = SimpleNamespace(address="0x9")
 
 
 class Chain:
-    """A wallet, its credit and allowance at ViolationReports, and two trainers."""
+    """A wallet, its credit and allowance at ViolationReports, and two trainers and more."""
 
     def __init__(self, wallet: int, credit: int) -> None:
         self.wallet, self.credit, self.allowance = wallet, credit, 0
@@ -47,7 +47,7 @@ class Chain:
             self.allowance = args[1]
 
     def purse(self) -> Purse:
-        stakes = {1: STAKE, 2: 5 * STAKE}
+        stakes = {1: STAKE, 2: 5 * STAKE, **dict.fromkeys(range(3, 9), STAKE), 9: 400 * STAKE}
         network = SimpleNamespace(
             results=SimpleNamespace(address="0x8"),
             reports=CONTRACT,
@@ -77,11 +77,21 @@ def test_bounty__grows_with_earlier_offences_where_the_row_does() -> None:
 
 
 @pytest.mark.parametrize("trainers", [[1, 2], [2, 1]])
-def test_deposit__is_that_of_the_richest_trainer(trainers: list[int]) -> None:
+def test_deposit__is_that_of_the_trainer_in_the_middle(trainers: list[int]) -> None:
     """So that it does not show who was found."""
     chain = Chain(wallet=10_000 * ZOO, credit=0)
     assert chain.purse().deposit(trainers, 1, 0) == 125 * ZOO
     assert chain.sent == [("approve", "0x9", 125 * ZOO)]
+    assert chain.purse().deposit([], 1, 0) == 0
+
+
+def test_deposit__is_not_raised_by_few_rich_nodes() -> None:
+    """Attack 11: eve has 40,000 ZOO at stake in one node, which nobody can touch, and another one
+    has itself found by a verifier that is alone in its class. By the largest bounty, that lost its
+    whole wallet: 8,890 of 9,000 ZOO."""
+    chain = Chain(wallet=9_000 * ZOO, credit=0)
+    assert chain.purse().deposit(range(1, 10), 1, 110 * ZOO) == 25 * ZOO
+    assert chain.purse().deposit([1, 3, 4, 2, 9], 1, 110 * ZOO) == 25 * ZOO
 
 
 def test_deposit__is_paid_of_the_credit_first() -> None:
@@ -106,7 +116,7 @@ def test_deposit__is_nothing_where_there_is_nothing() -> None:
 
 @pytest.mark.parametrize(("wallet", "deposit"), [(200, 90), (110, 0), (50, 0), (1_000, 125)])
 def test_deposit__leaves_what_a_challenge_takes(wallet: int, deposit: int) -> None:
-    """Else one dear trainer has all verifiers deposit all they have, and nobody can challenge."""
+    """Else dear trainers have all verifiers deposit all they have, and nobody can challenge."""
     chain = Chain(wallet=wallet * ZOO, credit=0)
     assert chain.purse().deposit([1, 2], 1, 110 * ZOO) == deposit * ZOO
 
