@@ -166,15 +166,7 @@ class Mailbox:
         passage, digest = letter.passage, keccak(letter.message)
         if self._seen.get(passage) == digest:
             return
-        if not self._signed(passage, digest, letter.signature):
-            raise Refused(403, f"The operator of miner {passage.sender} did not sign this.")
-        wrong = broken(self._epoch, passage, letter.trail, self._signed)
-        if wrong:
-            raise Refused(403, wrong)
-        try:
-            self._running.check(passage.kind, letter.message, passage.sender)
-        except ValueError as error:
-            raise Refused(400, str(error)) from None
+        self._check(letter, digest)
         with self._lock:
             known = self._seen.get(passage)
             if known == digest:
@@ -193,13 +185,15 @@ class Mailbox:
         self._wake()
 
     def relay(self, letter: Letter) -> None:
-        """Hold another miner's letter for its receiver; Refused if the sender did not sign it.
+        """Hold another miner's letter for its receiver; Refused for one that no receiver takes.
 
-        The receiver checks all else when it comes for it, as of any letter.
+        Else who writes such letters would fill the place of others, and its receiver, which pauses
+        after what it refuses, would come for theirs late.
         """
         passage, digest = letter.passage, keccak(letter.message)
-        if not self._signed(passage, digest, letter.signature):
-            raise Refused(403, f"The operator of miner {passage.sender} did not sign this.")
+        if self._relayed.get(passage) == digest:
+            return
+        self._check(letter, digest)
         with self._lock:
             known = self._relayed.get(passage)
             if known == digest:
@@ -249,6 +243,19 @@ class Mailbox:
         senders = sum(len(self._epoch.stages[at]) for at in sources if at is not None)
         longest = MAX_TRAIL + self._running.max_message
         return max(1, WAITING_BYTES // (longest * max(1, senders)))
+
+    def _check(self, letter: Letter, digest: bytes) -> None:
+        """Refuse what its sender did not sign, was not handed, or can't be worked with."""
+        passage = letter.passage
+        if not self._signed(passage, digest, letter.signature):
+            raise Refused(403, f"The operator of miner {passage.sender} did not sign this.")
+        wrong = broken(self._epoch, passage, letter.trail, self._signed)
+        if wrong:
+            raise Refused(403, wrong)
+        try:
+            self._running.check(passage.kind, letter.message, passage.sender)
+        except ValueError as error:
+            raise Refused(400, str(error)) from None
 
     def _check_room(self, passage: Passage) -> None:
         if len(self._waiting[passage.kind].get(passage.sender, ())) >= self._most:

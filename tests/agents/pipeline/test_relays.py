@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
+from agents.pipeline.collector import Collector
 from agents.pipeline.courier import Outcome
 from agents.pipeline.hand_over import Passage
 from agents.pipeline.held import Held
@@ -17,8 +19,21 @@ from agents.pipeline.mailbox import Mailbox
 from agents.pipeline.miner_log import Kind
 from agents.pipeline.post import Post
 from agents.pipeline.relays import MOST, relays
+from agents.pipeline.trail import trail_from
 from agents.runtime.bounded_http import ask
-from tests.stage.memory.pipeline_epoch import EPOCH, MINERS, WALLETS, WHERE, post, running, work
+from tests.stage.memory.pipeline_epoch import (
+    EPOCH,
+    LOCAL_BATCH,
+    MINERS,
+    WALLETS,
+    WHERE,
+    announced,
+    book,
+    post,
+    quiet_log,
+    running,
+    work,
+)
 
 CODE = work(11).do(Entry(Kind.FORWARD, 40)).message or b""
 PASSAGE = Passage.of(EPOCH, 40, Kind.FORWARD, 11, 21)
@@ -78,8 +93,8 @@ def test_the_same_letter_twice_is_held_once(relay: tuple[Post, Mailbox]) -> None
     assert [given(relay[0], LETTER.to_bytes()) for _ in range(2)] == [200, 200]
 
 
-def _signed(passage: Passage, message: bytes = CODE, by: int = 11) -> bytes:
-    return Letter.signed(WALLETS[by], WHERE, passage, message).to_bytes()
+def _signed(passage: Passage, message: bytes = CODE, by: int = 11, trail: bytes = b"") -> bytes:
+    return Letter.signed(WALLETS[by], WHERE, passage, message, trail).to_bytes()
 
 
 @pytest.mark.parametrize(
@@ -116,6 +131,52 @@ def test_a_passage_has_one_message(relay: tuple[Post, Mailbox]) -> None:
     """Else one sender could fill the relay with letters about one sample."""
     assert given(relay[0], LETTER.to_bytes()) == 200
     assert given(relay[0], _signed(PASSAGE, CODE[:-1] + b"\0")) == 409
+
+
+def _handed_on(sender: int = 21) -> Letter:
+    """Sample 40 on its way from 11 by `sender` to 31."""
+    passage = replace(PASSAGE, receiver=sender)
+    signature = Letter.signed(WALLETS[11], WHERE, passage, CODE).signature
+    entry = Entry(Kind.FORWARD, 40, 11, signature, CODE)
+    code, way = work(sender).do(entry).message or b"", replace(passage, sender=sender, receiver=31)
+    return Letter.signed(WALLETS[sender], WHERE, way, code, trail_from(entry))
+
+
+def _collected(at: Post, most_s: float) -> list[int]:
+    """The senders of the letters that miner 31, which has no post, gets of a relay in this time,
+    until it has one of 21."""
+    known = book()
+    known.take(announced(41, at.url))
+    own = post(known=known, listen=False)
+    box = own.open(running(31, 2 * LOCAL_BATCH), lambda: None)
+    place = own, running(31), WALLETS[31], WHERE, [], quiet_log()
+    collector = Collector(*place, others=[41], relays=lambda: [41])
+    came, end = list[int](), time.monotonic() + most_s
+    while 21 not in came and time.monotonic() < end:
+        time.sleep(0.02)
+        if (letter := box.take(Kind.FORWARD)) is not None:
+            came.append(letter.passage.sender)
+    collector.stop()
+    return came
+
+
+@pytest.mark.parametrize("message", [None, b"", CODE[:-1]], ids=["no trail", "nothing", "cut"])
+def test_letters_that_a_receiver_would_refuse_keep_no_others_from_it(message: bytes | None) -> None:
+    """Miner 22 was handed sample 40 alone. It writes to 31 about all samples, or no code of that
+    one, so that 31 refuses letter after letter and pauses longer after each."""
+    at, honest = post(), _handed_on()
+    at.open(running(41, 2 * LOCAL_BATCH), lambda: None)  # as `agents.rounds.mining` has it
+    one = _handed_on(22)
+    ways = [replace(one.passage, sample=sample) for sample in EPOCH.samples]
+    if message is None:
+        false = [_signed(way, one.message, 22, one.trail) for way in ways if way.sample != 40]
+    else:
+        false = [_signed(replace(one.passage), message, 22, one.trail)]
+    statuses = [given(at, body) for body in false]
+    assert given(at, honest.to_bytes()) == 200
+    assert _collected(at, 3.0) == [21]
+    assert all(status in (400, 403) for status in statuses)
+    at.stop()
 
 
 def test_letters_of_others_take_no_room_of_the_own_miners() -> None:
