@@ -4,7 +4,9 @@
 Rule: it asks the posts of the stages beside, and those of its relays (`agents.pipeline.relays`),
 each one question at a time, in threads of its own.
 What they give is put through the own post's `letter`, so it is checked as a posted letter is. A
-post that does not answer, or gives what is no letter, is asked again after longer and longer.
+post that does not answer, or gives what is no letter, is asked again after longer and longer. A
+letter that is of no use, or for which there is no room, is no fault of the post: it may hold those
+of others, which are not to wait for what one sender wrote.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from agents.runtime.logs import Log
 from agents.runtime.wallet import Wallet
 
 _SOON_S, _LONGEST_S = 0.25, 5.0
+_NO_LETTER = (400, 403, 413)  # the own post's answers to what nobody should have held
 
 
 @dataclass
@@ -139,11 +142,12 @@ class Collector:
         if status == 204:
             target.pause = 0.0
             return max(0.0, _SOON_S - (time.monotonic() - began))
-        target.about, target.outcome = keccak(reply), self._take(target, reply)
-        if target.outcome is not Outcome.TAKEN:
+        status = self._take(target, reply)
+        target.about, target.outcome = keccak(reply), _outcome(status)
+        if status in _NO_LETTER:
             return target.failed()
         target.pause = 0.0
-        return 0.0
+        return 0.0 if target.outcome is Outcome.TAKEN else _SOON_S
 
     def _question(self, target: _Post) -> Collect:
         with self._change:
@@ -154,10 +158,17 @@ class Collector:
         place = self._running.epoch, self._running.miner, target.miner
         return Collect.signed(self._wallet, self._where, *place, counter, answer, target.about)
 
-    def _take(self, target: _Post, reply: bytes) -> Outcome:
+    def _take(self, target: _Post, reply: bytes) -> int:
+        """The own post's answer to what a post gave."""
         try:
-            self._post.letter(io.BytesIO(reply).read, len(reply))
+            return self._post.letter(io.BytesIO(reply).read, len(reply))[0]
         except Refused as refused:
             self._log.debug("collected_and_refused", miner=target.miner, why=str(refused))
-            return Outcome.LATER if refused.status >= 500 else Outcome.REFUSED
+            return refused.status
+
+
+def _outcome(status: int) -> Outcome:
+    """What the giver is told by the own post's answer."""
+    if status == 200:
         return Outcome.TAKEN
+    return Outcome.LATER if status >= 500 else Outcome.REFUSED

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pytest
+from eth_utils import keccak
 
 from agents.pipeline.collector import Collector
 from agents.pipeline.courier import Outcome
@@ -133,22 +134,25 @@ def test_a_passage_has_one_message(relay: tuple[Post, Mailbox]) -> None:
     assert given(relay[0], _signed(PASSAGE, CODE[:-1] + b"\0")) == 409
 
 
-def _handed_on(sender: int = 21) -> Letter:
-    """Sample 40 on its way from 11 by `sender` to 31."""
-    passage = replace(PASSAGE, receiver=sender)
-    signature = Letter.signed(WALLETS[11], WHERE, passage, CODE).signature
-    entry = Entry(Kind.FORWARD, 40, 11, signature, CODE)
+def _handed_on(sender: int = 21, sample: int = 40) -> Letter:
+    """A sample on its way from who begins it by `sender` to 31."""
+    first = EPOCH.first(sample, 0)
+    code = work(first).do(Entry(Kind.FORWARD, sample)).message or b""
+    passage = Passage.of(EPOCH, sample, Kind.FORWARD, first, sender)
+    signature = Letter.signed(WALLETS[first], WHERE, passage, code).signature
+    entry = Entry(Kind.FORWARD, sample, first, signature, code)
     code, way = work(sender).do(entry).message or b"", replace(passage, sender=sender, receiver=31)
     return Letter.signed(WALLETS[sender], WHERE, way, code, trail_from(entry))
 
 
-def _collected(at: Post, most_s: float) -> list[int]:
+def _collected(at: Post, most_s: float, known_to_it: Iterable[Letter] = ()) -> list[int]:
     """The senders of the letters that miner 31, which has no post, gets of a relay in this time,
-    until it has one of 21."""
+    until it has one of 21. `known_to_it`: letters that it has executed."""
     known = book()
     known.take(announced(41, at.url))
     own = post(known=known, listen=False)
     box = own.open(running(31, 2 * LOCAL_BATCH), lambda: None)
+    box.recall((letter.passage, keccak(letter.message)) for letter in known_to_it)
     place = own, running(31), WALLETS[31], WHERE, [], quiet_log()
     collector = Collector(*place, others=[41], relays=lambda: [41])
     came, end = list[int](), time.monotonic() + most_s
@@ -176,6 +180,19 @@ def test_letters_that_a_receiver_would_refuse_keep_no_others_from_it(message: by
     assert given(at, honest.to_bytes()) == 200
     assert _collected(at, 3.0) == [21]
     assert all(status in (400, 403) for status in statuses)
+    at.stop()
+
+
+def test_second_letters_of_one_passage_delay_others_by_a_moment_each() -> None:
+    """Miner 22 gave 31 its letters in another way, and other bytes of the same to a relay."""
+    at, samples = post(), EPOCH.samples[1:7]
+    at.open(running(41, 2 * LOCAL_BATCH), lambda: None)
+    true = [_handed_on(22, sample) for sample in samples]
+    other = _handed_on(22).message
+    for one in true:
+        assert given(at, _signed(one.passage, other, 22, one.trail)) == 200
+    assert given(at, _handed_on().to_bytes()) == 200
+    assert _collected(at, 6.0, true) == [21]
     at.stop()
 
 
