@@ -175,6 +175,30 @@ def accusers(log: Iterable[PathLoss], miners: Collection[int]) -> dict[int, int]
     return {miner: -max(said[miner])[1] for miner in sorted(miners)}
 
 
+def companions(log: Collection[PathLoss], miners: Collection[int]) -> dict[int, tuple[int, ...]]:
+    """By miner, of each other stage but the last the miner in whose company its samples lose the
+    most: the sum of what they lose above their mean. Of equal ones the lowest id. `miners`: of the
+    log, ascending in what is returned.
+
+    Who spoils what it hands on to some alone, or with friends a part each, need not lose more than
+    usual itself. Then what these lose beside others is in samples of it, all of it in its stage.
+    """
+    found = dict[int, tuple[int, ...]]()
+    for miner in sorted(miners):
+        own = [one for one in log if miner in one.path]
+        mean = Fraction(sum(one.loss for one in own), len(own))
+        more = defaultdict[tuple[int, int], Fraction](Fraction)
+        for one in own:
+            for stage, other in enumerate(one.path[:-1]):
+                more[stage, other] += one.loss - mean
+        most = dict[int, tuple[Fraction, int]]()
+        for (stage, other), lost in more.items():
+            if other != miner:
+                most[stage] = max(most.get(stage, (lost, -other)), (lost, -other))
+        found[miner] = tuple(-other for _, (_, other) in sorted(most.items()))
+    return found
+
+
 def lies(
     log: Iterable[PathLoss], recomputed: Mapping[int, int], tolerance: int
 ) -> dict[int, tuple[int, ...]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from agents.jobs.job import JobContext
 from agents.mechanisms.score.clasp import Clasp as ClaspScore
-from agents.pipeline.clasp import Clasp, Judgement, PathLoss, accusers
+from agents.pipeline.clasp import Clasp, Judgement, PathLoss, accusers, companions
 from agents.pipeline.credit import PPM
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.passes import counted
@@ -48,10 +48,12 @@ def judged(
 
 @dataclass(frozen=True)
 class Outlier:
-    """A miner whose pay is cut. `accuser`: the miner of the last stage who says the worst of it."""
+    """A miner whose pay is cut. `accuser`: the miner of the last stage who says the worst of it.
+    `companions`: those of other stages in whose company its samples lose the most."""
 
     judgement: Judgement
     accuser: int
+    companions: tuple[int, ...]
 
 
 def outliers(job: JobContext, epoch: Epoch, revealed: Sequence[Submission]) -> dict[int, Outlier]:
@@ -63,8 +65,9 @@ def outliers(job: JobContext, epoch: Epoch, revealed: Sequence[Submission]) -> d
     miners = _readable(revealed)
     found = judged(job, epoch, miners, samples)
     cut = {node: one for node, one in found.items() if one.factor_ppm < PPM}
-    by = accusers(path_losses(epoch, miners, samples), cut)
-    return {node: Outlier(one, by[node]) for node, one in cut.items()}
+    log = path_losses(epoch, miners, samples)
+    by, beside = accusers(log, cut), companions(log, cut)
+    return {node: Outlier(one, by[node], beside[node]) for node, one in cut.items()}
 
 
 def path_losses(

@@ -13,8 +13,10 @@ alike are asked where they come from, and a copier is found by that (`agents.ver
 
 Where the model is split, a miner's epoch is done again (`agents.verify.miners`), and one whose log
 denies what it signed is found by that alone (`agents.verify.denials`). Where the score is `clasp`,
-a miner whose samples lose more than others' do is checked too. So is the miner of the last stage
-who says the worst of it: either the one did bad work, or the other states false losses.
+a miner whose samples lose more than others' do is checked too. So are the miner of the last stage
+who says the worst of it, and of each other stage the one beside whom it loses the most: either the
+first did bad work, or the second states false losses, or one of the others spoilt what it worked
+with.
 """
 
 from __future__ import annotations
@@ -196,6 +198,8 @@ def _miners_to_check(inputs: RoundInputs) -> dict[int, list[str]]:
         reasons.setdefault(node, []).append(f"its samples lose more than others', z {z:.1f}")
         if outlier.accuser != node:
             reasons.setdefault(outlier.accuser, []).append(f"its losses speak against node {node}")
+        for other in outlier.companions:
+            reasons.setdefault(other, []).append(f"node {node} loses the most beside it")
     first = list(reasons)
     for node in _drawn(inputs, miners):
         reasons.setdefault(node, []).append("drawn")

@@ -55,7 +55,9 @@ from tests.stage.memory.mined_round import (
     WHERE,
     MinedRound,
     copied,
+    make_mined_job,
     make_mined_round,
+    work_through,
 )
 
 SEED = bytes(range(32))
@@ -228,6 +230,85 @@ def test_lying_loss_is_chosen_at_the_reveal__its_log_was_committed_to(mined: Min
     assert (finding.node, finding.violation) == (liar, Violation.INVALID)
     fair = pay(mined.compute(mined.honest()).paid(), (liar,))
     assert won("loss chosen at the reveal", -fair - SLASH) < -SLASH
+
+
+# -- noise in some samples alone, so that somebody else's lose more --------------------------------
+
+
+@pytest.fixture(scope="module")
+def taught(tmp_path_factory: pytest.TempPathFactory) -> MinedRound:
+    """A round of a model that has learnt something, in which losses hardly fall. Everybody is
+    honest."""
+    store = EmbeddedStore(tmp_path_factory.mktemp("taught") / "store")
+    tiny, plan = make_mined_job(store, range(2, 5), batches_per_round=200)
+    before = dict(tiny.before)
+    for one in work_through(tiny, plan).values():
+        before |= {name: before[name] - tensor for name, tensor in one.change.items()}
+    rate = {"batch_size": 2, "seq_len": 16, "lr": 1e-6}
+    spec: dict[str, Any] = {"score": "clasp", "batches_per_round": 60, "optimizer": rate}
+    tiny, plan = make_mined_job(store, range(2, 11), **spec)
+    tiny = replace(tiny, before=before)
+    works = work_through(tiny, plan)
+    return MinedRound(store, tiny.published, tiny.job, before, plan, works)
+
+
+def spoiling(mined: MinedRound, by: dict[int, int]) -> list[Mined]:
+    """What all show where some send noise in place of their codes, and log it. `by`: who does so,
+    by sample."""
+
+    class Spoils(StageWork):
+        def do(self, entry: Entry) -> Passed:
+            passed = super().do(entry)
+            if entry.kind is not Kind.FORWARD or by.get(entry.sample) != self.miner:
+                return passed
+            assert passed.values is not None
+            source = torch.Generator().manual_seed(entry.sample)
+            noise = 300 * torch.randn(passed.values.shape, generator=source)
+            message = self.slices.boundary.codes.pack(noise)
+            self.events[-1] = replace(self.events[-1], digest_out=digest(message))
+            return replace(passed, message=message)
+
+    return replace(mined, works=work_through(mined, mined.plan, work=Spoils)).honest()
+
+
+@pytest.mark.parametrize("where", ["last", "middle"])
+def test_noise_in_a_rivals_samples_alone__who_sent_it_is_checked(
+    taught: MinedRound, where: str
+) -> None:
+    """A rival of the last stage has nobody but itself to say what its samples lose, and the sender
+    loses more with one of three reporters alone. Against a rival of the middle stage two senders
+    have one reporter each, and the rival loses with both. Its pay is cut to nothing or to a part,
+    theirs is not, and what it loses is nobody's. Control: everybody honest."""
+    epoch = taught.plan.epoch
+    assert epoch is not None
+    first, middle, last = epoch.stages
+    ways = {sample: epoch.route(sample) for sample in epoch.samples}
+    if where == "last":
+        rival, senders = last[0], (middle[0],)
+        beside = {(middle[0], last[0]): middle[0]}
+        by = {s: beside[way[1:]] for s, way in ways.items() if way[1:] in beside}
+    else:
+        rival, senders = middle[0], first[:2]
+        full = {(first[0], rival, last[0]): first[0], (first[1], rival, last[1]): first[1]}
+        by = {s: full[way] for s, way in ways.items() if way in full}
+    assert {*by.values()} == {*senders} and len(by) < 6
+    honest = taught.honest()
+    assert suspects(taught.inputs(honest), taught.store) == {}
+    fair = taught.compute(honest).paid()
+    found = spoiling(taught, by)
+    paid = taught.compute(found).paid()
+    assert paid.get(rival, 0) < fair[rival] / 2
+    assert all(paid[sender] == fair[sender] for sender in senders)
+    inputs = taught.inputs(found)
+    assert malformed(inputs) == []
+    wrong = {m for m in taught.works if reexecute(inputs, m, DEVICE, taught.store).violation}
+    assert wrong == {*senders}
+    lost = pay(fair, (rival,)) - pay(paid, (rival,))
+    won(f"{len(by)} of 60 codes are noise, {where} stage: the rival", -lost)
+    convicted = wrong & suspects(inputs, taught.store).keys()
+    assert convicted
+    profit = -sum(pay(fair, (one,)) + SLASH for one in convicted)
+    assert won(f"the same: {len(convicted)} of {len(senders)} senders", profit) < -lost
 
 
 # -- a clique that routes to itself -------------------------------------------------------------

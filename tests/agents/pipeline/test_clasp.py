@@ -16,6 +16,7 @@ from agents.pipeline.clasp import (
     Clasp,
     PathLoss,
     accusers,
+    companions,
     contributions,
     lies,
     mean_losses,
@@ -119,6 +120,18 @@ def test_the_accuser_is_whose_own_reports_speak_most_against_a_miner() -> None:
     log = [PathLoss(n, path, loss) for n, (path, loss) in enumerate(losses)]
     assert accusers(log, {2, 8}) == {2: 8, 8: 8}
     assert accusers([*log[:2], replace(log[2], loss=10), replace(log[3], loss=20)], {2}) == {2: 7}
+
+
+def test_companions_are_those_beside_whom_a_miner_loses_the_most() -> None:
+    """Miner 7 of the last stage: 30 more than its mean with 2 and 4 each, of another stage each.
+    Miner 2 has no other before the last stage but 3 and 4. A few usual samples more, and one that
+    loses more beside somebody else, change nothing."""
+    ways = [((1, 3, 7), 10), ((1, 4, 7), 10), ((2, 3, 7), 10), ((2, 4, 7), 50), ((2, 4, 8), 10)]
+    log = [PathLoss(n, path, loss) for n, (path, loss) in enumerate(ways)]
+    assert companions(log, {7, 2}) == {2: (4,), 7: (2, 4)}
+    more = [PathLoss(n, path, 10) for n, path in enumerate([(2, 4, 7)] * 9, 5)]
+    assert companions([*log, *more], {7}) == {7: (2, 4)}
+    assert companions(log[:3], {1, 7}) == {1: (3,), 7: (1, 3)}  # all alike: the lowest
 
 
 @pytest.mark.parametrize(

@@ -61,21 +61,27 @@ def test_a_miner_whose_samples_lose_more_is_paid_less(harmed: MinedRound) -> Non
     assert {line.quality_ppm for line in lines.values()} == {1_000_000}
 
 
-def test_it_is_checked_and_so_is_who_says_the_worst_of_it(harmed: MinedRound) -> None:
+def test_it_is_checked_and_so_are_who_says_the_worst_of_it_and_who_was_beside_it(
+    harmed: MinedRound,
+) -> None:
     found = suspects(harmed.inputs(harmed.honest()), harmed.store)
-    (accuser,) = found.keys() - {HARMFUL}
-    assert harmed.plan.epoch is not None and accuser in harmed.plan.epoch.stages[-1]
+    harmful, accuser, companion = found
+    assert harmful == HARMFUL and harmed.plan.epoch is not None
+    first, _, last = harmed.plan.epoch.stages
+    assert accuser in last and companion in first
     assert "its samples lose more" in found[HARMFUL][0]
     assert found[accuser] == [f"its losses speak against node {HARMFUL}"]
+    assert found[companion] == [f"node {HARMFUL} loses the most beside it"]
 
 
 def test_they_are_looked_at_before_all_who_are_drawn(harmed: MinedRound) -> None:
     """Everybody is drawn here. The others come by their numbers."""
     found = list(suspects(harmed.inputs(harmed.honest(), sample=len(MINERS)), harmed.store))
-    accuser = found[1]
+    accuser, companion = found[1:3]
     assert found[0] == HARMFUL and harmed.plan.epoch is not None
-    assert accuser in harmed.plan.epoch.stages[-1]
-    assert found[2:] == sorted({*MINERS} - {HARMFUL, accuser})
+    first, _, last = harmed.plan.epoch.stages
+    assert accuser in last and companion in first
+    assert found[3:] == sorted({*MINERS} - {HARMFUL, accuser, companion})
 
 
 def test_a_job_that_pays_passes_alone_asks_for_no_losses(harmed: MinedRound) -> None:
