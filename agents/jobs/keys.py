@@ -5,6 +5,9 @@ An agent needs no message from a sponsor and no secret from a person. It publish
 key in the registry, asks for the job's key once it is eligible, and opens the envelope that the
 release puts on record. What it keeps is the envelope: the job key itself is in memory only, and
 opens from the journal and the operator's keystore after a restart.
+
+A sponsor that announces another key before it has answered is asked for that one an hour after the
+last question. Else it could have every node send a transaction for each of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from agents.training.spec import JobSpec
 
 _NOT_YET = "keys: node not eligible"
 _KEPT = "data-key-envelope-"
+_AGAIN_S = 3600  # that a question waits for its answer, before another data key is asked for
 
 
 class DataKeyDuty:
@@ -62,9 +66,10 @@ class DataKeyDuty:
         request, release = self._context.chain.call_many(
             [(self._keys, view, (job_id, node)) for view in ("request_of", "released")]
         )
-        if self._is_for(read(KeyRelease, release), key_id):
+        asked, given = read(KeyRequest, request), read(KeyRelease, release)
+        if self._is_for(given, key_id):
             return self._receive(job_id, node, key_id)
-        if self._is_for(read(KeyRequest, request), key_id):
+        if self._is_for(asked, key_id) or self._waits(asked, given):
             return None
         return self._ask(job_id, node, key_id)
 
@@ -159,6 +164,12 @@ class DataKeyDuty:
     def _purpose(self, job_id: int, node: int, key_id: bytes) -> Purpose:
         chain_id = self._network.deployment.chain_id
         return Purpose(chain_id, self._keys.address, job_id, node, key_id)
+
+    def _waits(self, asked: KeyRequest, given: KeyRelease) -> bool:
+        """Whether the node's last question, about another data key, still waits for its answer."""
+        if not self._is_for(asked, asked.key_id) or self._is_for(given, asked.key_id):
+            return False
+        return self._context.chain.head().timestamp - asked.at < _AGAIN_S
 
     def _name(self, job_id: int, node: int, key_id: bytes) -> str:
         """Journal key of an envelope; another operator key could not open it."""

@@ -24,6 +24,7 @@ from agents.jobs.keys import DataKeyDuty
 from agents.jobs.publish import Published
 from agents.protocol.network import Network
 from agents.protocol.numbers import Role
+from agents.protocol.structs import KeyRequest, read
 from agents.runtime.context import Context
 from agents.runtime.contracts import Contract
 from agents.runtime.errors import Reverted
@@ -414,6 +415,34 @@ def test_a_changed_data_key_takes_nothing_away_and_is_asked_for(
 
 
 # -- bad envelopes and bad keys ----------------------------------------------------------------
+
+
+def test_a_sponsor_that_names_another_key_again_and_again_is_asked_once_an_hour(
+    people: People, sealed: Sealed, agent: Start, ann: Node
+) -> None:
+    """One transaction of the sponsor's had each node that could work send one, and it never has to
+    answer. Control: an hour later a node asks for the key that stands then."""
+    trainer, chain, names = agent(ann), people.chain, [key_id_of(new_key()) for _ in range(2)]
+    trainer.duty.publish(ann.node_id)
+
+    def sent() -> int:
+        return int(chain.rpc("eth_getTransactionCount", ann.operator.address, "latest"), 16)
+
+    before = sent()
+    for number in range(6):
+        place = sealed.job_id, names[number % 2]
+        chain.send(people.sponsor, people.keys, "set_key", *place)
+        trainer.ask()
+    assert sent() == before + 1
+    assert _asked_for(people, sealed, ann) == names[0]
+    chain.warp(3600)
+    trainer.ask()
+    assert _asked_for(people, sealed, ann) == names[1]
+
+
+def _asked_for(people: People, sealed: Sealed, node: Node) -> bytes:
+    found = people.chain.call(people.keys, "request_of", sealed.job_id, node.node_id)
+    return read(KeyRequest, found).key_id
 
 
 def test_a_public_key_of_small_order_is_not_served_and_stops_nobody(
