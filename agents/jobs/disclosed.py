@@ -5,18 +5,26 @@ Rule: a file of keys counts if one of those who may disclose such keys put its d
 only for the job and round that the chain names. A file that the store lacks is looked for again; a
 wrong one is said once and passed over. Keys are in memory only: after a restart the reader opens
 the same files again.
+
+Whoever may disclose may put as many files on record as it likes, of 16 MiB each and served so
+slowly that one takes five minutes. So a node or a member that receives keys reads them beside its
+other work, a few of each account at a time, and keeps of each what is sealed to itself.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
+import threading
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from agents.protocol.network import Network
 from agents.runtime.context import Context
 from agents.runtime.contracts import Event
 from agents.runtime.event_cursor import EventCursor, EventLog
+from agents.runtime.slow_calls import SlowCalls
 from agents.runtime.wallet import Identity
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
@@ -29,6 +37,13 @@ from agents.storage.key_release import (
 )
 
 _OF_ONE = 64  # files of one account about a round's payloads that are looked for
+_AT_ONCE = 2  # files of one account that are under way
+_WAIT_S = 2.0  # that one file is waited for; it is taken at a later look
+_LOOK_S = 2.0  # after which one look begins no further file
+_MOST_BYTES = 16 << 20  # of the boxes of one reader in one job: half a million keys
+
+
+_Key = tuple[int, bytes]  # of a file: the round and the digest that are on record
 
 
 @dataclass(frozen=True)
@@ -57,7 +72,7 @@ class Disclosures:
                 {"job_id": job_id},
             )
         )
-        self._read: dict[tuple[int, bytes], KeyRelease | ReleaseError] = {}
+        self._read: dict[_Key, KeyRelease | ReleaseError] = {}
 
     def read(
         self, by: Collection[str] | None = None, round_id: int | None = None
@@ -68,6 +83,7 @@ class Disclosures:
         events = [e for e in self._log.read() if by is None or e.args["by"] in by]
         if round_id is not None:
             events = _newest([e for e in events if e.args["round_id"] == round_id])
+        self._gather(events)
         found = []
         for event in events:
             release = self._fetch(event)
@@ -84,23 +100,112 @@ class Disclosures:
         chain_id = self._network.deployment.chain_id
         return Place(chain_id, self._contract.address, self._job_id, round_id, kind)
 
+    def _gather(self, events: Sequence[Event]) -> None:
+        """Read what is to be read beside other work: nothing here."""
+
     def _fetch(self, event: Event) -> KeyRelease | ReleaseError | None:
         """The file of an event; None while the store has not got it."""
-        key = event.args["round_id"], event.args["digest"]
+        key = _key(event)
         if key not in self._read:
             try:
-                raw = self._store.get_digest(event.args["digest"], MAX_RELEASE_BYTES)
-                release = KeyRelease.from_bytes(raw)
-                if release.place != self.place(event.args["round_id"], release.kind):
-                    raise ReleaseError("The file of keys is of another job, round or contract.")
-                self._read[key] = release
-            except ReleaseError as error:
-                self._read[key] = error
+                self._read[key] = self._load(key)
             except StoreUnavailable:
                 raise
             except StoreError:
                 return None
         return self._read[key]
+
+    def _load(self, key: _Key) -> KeyRelease | ReleaseError:
+        """Read a file. Raises StoreError while the store has not got it."""
+        round_id, digest = key
+        try:
+            raw = self._store.get_digest(digest, MAX_RELEASE_BYTES)
+            release = KeyRelease.from_bytes(raw)
+            if release.place != self.place(round_id, release.kind):
+                raise ReleaseError("The file of keys is of another job, round or contract.")
+        except ReleaseError as error:
+            return error
+        return release
+
+
+class _Own(Disclosures):
+    """Those of one reader, by its public key, which waits for no file longer than a moment."""
+
+    def __init__(self, network: Network, store: ContentStore, job_id: int, public: str) -> None:
+        super().__init__(network, store, job_id)
+        self._public, self._room = public, _MOST_BYTES
+        self._coming = SlowCalls[_Key, KeyRelease | StoreError](_WAIT_S, "keys")
+        self._of: dict[_Key, str] = {}  # accounts of what is coming
+        self._tries: Counter[_Key] = Counter()
+        self._gathers = threading.Lock()
+
+    def _gather(self, events: Sequence[Event]) -> None:
+        if self._gathers.acquire(blocking=False):  # else another thread does
+            try:
+                self._begin(events)
+            finally:
+                self._gathers.release()
+
+    def _begin(self, events: Sequence[Event]) -> None:
+        """Begin what may be begun, wait a moment for it, and keep what has come."""
+        end = time.monotonic() + _LOOK_S
+        due = defaultdict[str, deque[_Key]](deque)
+        for event in reversed(events):  # the newest of each account first
+            if _key(event) not in self._read:
+                due[event.args["by"]].append(_key(event))
+        due |= {by: deque(sorted(keys, key=self._tries.__getitem__)) for by, keys in due.items()}
+        while True:
+            self._take()
+            fresh = {key: by for by, keys in due.items() for key in self._next(by, keys)}
+            if not fresh or time.monotonic() > end:
+                return
+            self._of |= fresh
+            self._coming.run({key: partial(self._tried, key) for key in fresh})
+
+    def _next(self, by: str, due: deque[_Key]) -> list[_Key]:
+        """The files of an account that are begun now."""
+        found = list[_Key]()
+        room = _AT_ONCE - sum(account == by for account in self._of.values())
+        while due and len(found) < room:
+            key = due.popleft()
+            if key not in self._read and key not in self._coming:
+                found.append(key)
+        return found
+
+    def _tried(self, key: _Key) -> KeyRelease | StoreError:
+        try:
+            return self._load(key)
+        except StoreError as error:
+            return error
+
+    def _take(self) -> None:
+        """Keep what has come. Raises StoreUnavailable."""
+        down: StoreUnavailable | None = None
+        for key, found in self._coming.take_ended().items():
+            del self._of[key]
+            self._tries[key] += 1
+            if isinstance(found, StoreUnavailable):
+                down = found
+            elif isinstance(found, KeyRelease | ReleaseError):
+                self._read[key] = self._kept(found)
+        if down is not None:
+            raise down
+
+    def _fetch(self, event: Event) -> KeyRelease | ReleaseError | None:
+        return self._read.get(_key(event))
+
+    def _kept(self, found: KeyRelease | ReleaseError) -> KeyRelease | ReleaseError:
+        if isinstance(found, ReleaseError):
+            return found
+        own = tuple(entry for entry in found.readers if entry.key == self._public)
+        self._room -= sum(len(entry.box) // 2 for entry in own)
+        if self._room < 0:
+            return ReleaseError("There are more keys on record for this reader than it keeps.")
+        return found.model_copy(update={"readers": own})
+
+
+def _key(event: Event) -> _Key:
+    return event.args["round_id"], event.args["digest"]
 
 
 def _newest(events: list[Event]) -> list[Event]:
@@ -158,7 +263,8 @@ class ReceivedKeys:
 
     def _disclosures(self, job_id: int) -> Disclosures:
         if job_id not in self._of:
-            self._of[job_id] = Disclosures(self._network, self._store, job_id)
+            public = self._identity.public.hex()
+            self._of[job_id] = _Own(self._network, self._store, job_id, public)
         return self._of[job_id]
 
     def _open(self, release: KeyRelease, reader: str) -> dict[int, bytes]:

@@ -7,6 +7,7 @@ sponsor's side the `KeyServer` that `ape run keys serve` runs.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -257,6 +258,52 @@ def test_trainers_that_use_up_their_files_keep_nobody_from_being_checked(
     assert [bool(found) for found in before] == [True] * MOST_FILES + [False] * 3
     assert give(node_reader(9), 2 * MOST_FILES), "a verifier after the draw"
     assert len(stage.files(network).read()) == MOST_FILES + 1
+
+
+class Slow(EmbeddedStore):
+    """Serves large files as slowly as a store goes on receiving them."""
+
+    asked = 0
+
+    def get_digest(self, digest: bytes, max_bytes: int) -> bytes:
+        raw = super().get_digest(digest, max_bytes)
+        if len(raw) > 1 << 17:
+            self.asked += 1
+            time.sleep(4.0)
+        return raw
+
+
+def test_many_large_files_that_come_slowly_hold_no_receiver_up(
+    stage: Stage, people: People, ann: Node
+) -> None:
+    """The sponsor of a job puts files on record of 16 MiB each, which took five minutes each at 64
+    KiB a second. A node waits two seconds for those that it begins, and reads on meanwhile; what is
+    sealed to others it does not keep."""
+    (access, network), job = stage.start("ann"), stage.people.job
+    server, keys = stage.server(network), network.deployment["DataKeys"]
+    stage.people.open()
+    plan, round_id = stage.plan(access, network), stage.view(network).round_id
+    assert server.step() is True
+    place = stage.files(network).place(round_id, "shards")
+    public = X25519PrivateKey.generate().public_key().public_bytes_raw()
+    for number in range(6):
+        many = {item: bytes([number]) * 32 for item in range(4000)}
+        release = make_release(place, [Recipient("node 999", public, many)])
+        assert release is not None
+        digest = digest_of(stage.store.put_bytes(release.to_bytes()))
+        stage.people.chain.send(stage.people.sponsor, keys, "disclose_keys", job, round_id, digest)
+    slow = Slow(stage.store.root)
+    access = DataAccess(network, slow, access._context)
+    began = time.monotonic()
+    access.keys_of_shards(job, ann.node_id)
+    took = time.monotonic() - began
+    assert took < 4.0, f"{took:.1f} s; all of them take 24"
+    assert slow.asked == 2
+    end = time.monotonic() + 60.0
+    while not access.may_train(job, plan, ann.node_id):
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    assert slow.asked == 6
 
 
 def test_a_leak_names_who_had_all_of_it(stage: Stage, people: People, ann: Node) -> None:
