@@ -20,6 +20,7 @@ from agents.pipeline.by_store import ByStore
 from agents.pipeline.collector import Collector, beside
 from agents.pipeline.courier import Carried, Courier, Outcome
 from agents.pipeline.entries_file import EntriesFile
+from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import Passage
 from agents.pipeline.held import Told
 from agents.pipeline.inbox import Entry
@@ -37,6 +38,7 @@ from agents.runtime.wallet import Wallet
 from agents.storage.content_store import ContentStore
 
 _LOOK_S = 0.5  # at most between two looks at the stop and at the clock
+_LEAST_WIDTH = 8  # letters that are sent at once; a notice goes to everybody
 _FAILURES = (StageError, WireError, FloatingPointError)
 
 
@@ -48,6 +50,15 @@ class Finished:
     work: StageWork
     inbox: bytes
     busy_s: float
+
+
+def written_to(epoch: Epoch, miner: int) -> set[int]:
+    """Whom a miner writes to while it works: those beside it, and the first stage, which it asks.
+
+    A courier has a thread for each. Had it fewer, so many posts that take letters as slowly as they
+    may would keep the letters to all others back.
+    """
+    return {*beside(epoch, miner), *epoch.stages[0]} - {miner}
 
 
 class Miner:
@@ -65,7 +76,6 @@ class Miner:
         in_flight: int,
         log: Log,
         times: Times | None = None,
-        width: int = 8,
         store: ContentStore | None = None,
     ) -> None:
         """
@@ -78,13 +88,12 @@ class Miner:
             path: of the file of entries, one for each epoch.
             local_batch: backward passes to a step.
             in_flight: samples that may wait at once, as `start` gives it to the work.
-            width: letters that are sent at once.
             store: where letters go that find no other way; None for a miner without that way.
         """
         self._start, self._running, self._wallet, self._where = start, running, wallet, where
         self._post, self._path, self._log = post, path, log
         self._epoch, self._id = running.epoch, running.miner
-        self._times, self._width, self._store = times or Times(), width, store
+        self._times, self._store = times or Times(), store
         self._limits = local_batch, in_flight
         self._wake = threading.Event()
         self._work: StageWork
@@ -125,7 +134,8 @@ class Miner:
         collector = Collector(*place, posts, self._log, others=others, relays=self._own_relays)
         self._by_store = self._store_way(lambda: not listens and not collector.answered)
         ways["left"] = self._by_store
-        self._courier = Courier(url_of, self._wake.set, width=self._width, **ways)
+        width = max(_LEAST_WIDTH, len(written_to(self._epoch, self._id)))
+        self._courier = Courier(url_of, self._wake.set, width=width, **ways)
         try:
             if self._loop(deadline, stop):
                 return None
