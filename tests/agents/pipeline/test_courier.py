@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -18,12 +18,15 @@ from agents.pipeline.miner import written_to
 STAGES = tuple(range(8)), tuple(range(10, 18)), tuple(range(20, 28))
 EPOCH = Epoch(3, 7, b"\x05" * 32, STAGES, range(40, 48))
 MINER, HONEST = 10, 27
-SLOW_S = 2.0
+PATIENCE_S = 60.0
 
 
 class Serving(ThreadingHTTPServer):
+    """Answers once it may; `asked` counts, of all posts that hold letters, those that they hold."""
+
     daemon_threads = True
-    pause_s = 0.0
+    may_answer: threading.Event | None = None
+    asked: threading.Semaphore
 
 
 class Taker(BaseHTTPRequestHandler):
@@ -31,7 +34,9 @@ class Taker(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        time.sleep(self.server.pause_s)
+        self.server.asked.release()
+        if self.server.may_answer is not None:
+            self.server.may_answer.wait(PATIENCE_S)
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -40,18 +45,29 @@ class Taker(BaseHTTPRequestHandler):
         pass
 
 
+@dataclass
+class Posts:
+    """Of the stages beside; all but one answer nothing before `may_answer` is set."""
+
+    urls: dict[int, str] = field(default_factory=dict)
+    may_answer: threading.Event = field(default_factory=threading.Event)
+    held: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    honest: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+
 @pytest.fixture
-def posts() -> Iterator[dict[int, str]]:
-    """Of the stages beside; all but one take two seconds for each letter."""
+def posts() -> Iterator[Posts]:
+    found = Posts()
     with ExitStack() as stack:
-        urls = {}
+        stack.callback(found.may_answer.set)
         for miner in written_to(EPOCH, MINER):
             server = stack.enter_context(Serving(("127.0.0.1", 0), Taker))
-            server.pause_s = 0.0 if miner == HONEST else SLOW_S
+            server.asked = found.honest if miner == HONEST else found.held
+            server.may_answer = None if miner == HONEST else found.may_answer
             threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
             stack.callback(server.shutdown)
-            urls[miner] = f"http://127.0.0.1:{server.server_address[1]}"
-        yield urls
+            found.urls[miner] = f"http://127.0.0.1:{server.server_address[1]}"
+        yield found
 
 
 def test_it_writes_to_those_beside_it_and_asks_the_first_stage() -> None:
@@ -60,22 +76,27 @@ def test_it_writes_to_those_beside_it_and_asks_the_first_stage() -> None:
     assert written_to(EPOCH, 3) == {*range(8), *range(10, 18)} - {3}
 
 
-@pytest.mark.parametrize("width", [8, None], ids=["eight threads", "as a miner has them"])
-def test_posts_that_take_letters_slowly_keep_no_other_letter_back(
-    posts: dict[int, str], width: int | None
-) -> None:
-    """Control: with eight threads fifteen of sixteen do."""
-    told, width = threading.Event(), width or len(written_to(EPOCH, MINER))
-    courier = Courier(posts.get, told.set, width=width)
-    for miner in posts:
+def courier_of(posts: Posts, width: int) -> Courier:
+    """At work: fifteen posts hold letters, and the last letter is for the honest one."""
+    courier = Courier(posts.urls.get, lambda: None, width=width)
+    for miner in posts.urls:
         if miner != HONEST:
             courier.give(miner, "/letters", b"slow", None)
     courier.give(HONEST, "/letters", b"honest", HONEST)
-    began, found = time.monotonic(), None
-    while found != HONEST:
-        told.wait(1.0)
-        told.clear()
-        while (carried := courier.carried()) is not None:
-            found = carried.tag or found
-    assert (time.monotonic() - began >= SLOW_S) == (width == 8)
+    return courier
+
+
+def test_posts_that_take_letters_slowly_keep_no_other_letter_back(posts: Posts) -> None:
+    courier = courier_of(posts, len(written_to(EPOCH, MINER)))
+    assert posts.honest.acquire(timeout=PATIENCE_S), "it comes while all others wait"
+    assert not posts.may_answer.is_set()
+    courier.stop()
+
+
+def test_control__with_eight_threads_they_do(posts: Posts) -> None:
+    courier = courier_of(posts, 8)
+    assert all(posts.held.acquire(timeout=PATIENCE_S) for _ in range(8))
+    assert not posts.honest.acquire(blocking=False)
+    posts.may_answer.set()
+    assert posts.honest.acquire(timeout=PATIENCE_S)
     courier.stop()

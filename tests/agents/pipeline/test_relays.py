@@ -178,8 +178,8 @@ def test_letters_that_a_receiver_would_refuse_keep_no_others_from_it(message: by
         false = [_signed(replace(one.passage), message, 22, one.trail)]
     statuses = [given(at, body) for body in false]
     assert given(at, honest.to_bytes()) == 200
-    assert _collected(at, 3.0) == [21]
     assert all(status in (400, 403) for status in statuses)
+    assert _collected(at, 60.0) == [21]
     at.stop()
 
 
@@ -192,7 +192,7 @@ def test_second_letters_of_one_passage_delay_others_by_a_moment_each() -> None:
     for one in true:
         assert given(at, _signed(one.passage, other, 22, one.trail)) == 200
     assert given(at, _handed_on().to_bytes()) == 200
-    assert _collected(at, 6.0, true) == [21]
+    assert _collected(at, 10.0, true) == [21]  # by pauses that grow it is 12.75 s
     at.stop()
 
 
