@@ -57,6 +57,7 @@ from agents.verify.disclosing import PayloadKeys
 from agents.verify.exhibits import keep
 from agents.verify.judging import result_errors
 from agents.verify.proofs import Proofs
+from agents.verify.reserve import Reserve
 from agents.verify.spot_checks import (
     Finding,
     look_ahead,
@@ -442,6 +443,7 @@ class Verifier:
         self.benchmarks = BenchmarkChecks(self.network, context, store, device)
         rate = context.settings.verifier.task_audit_rate
         self.recheck = Recheck(self.network, context, context.settings.device, rate)
+        self.reserve = Reserve(self.network, context)
         scores = Commitments(context.journal, context.artefacts, "validator")
         self.jobs = Serving(
             self.network,
@@ -457,6 +459,8 @@ class Verifier:
         node = self.network.node_of(self.context.wallet.address)
         did = self.recheck.step(head, node) if node else None
         did = did or self.jobs.step(head, node)
+        if node:
+            self.reserve.look(head, self.jobs.served)
         # Last: a stranger's answer without an artefact costs a search, and waits for nothing else.
         return did or (self.benchmarks.step(node, head) if node else None)
 

@@ -77,6 +77,11 @@ class Serving(Generic[Duty]):
         self._known: list[int] | None = None  # those, and those that it has no place for now
         self._turns = Turns(context.log, context.metrics)
 
+    @property
+    def served(self) -> frozenset[int]:
+        """The jobs that were served at the last step."""
+        return frozenset(self._duties)
+
     def in_job(self, job_id: int) -> Duty:
         """The duty in a job; made when it is first asked for."""
         if job_id not in self._duties:
