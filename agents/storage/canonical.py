@@ -101,22 +101,28 @@ def _no_constant(name: str) -> None:
 
 def _check(value: Any, where: str, depth: int) -> None:
     if depth > MAX_DEPTH:
-        raise CanonicalError(f"the value nests deeper than {MAX_DEPTH} at {where[:80]}")
+        raise CanonicalError(f"the value nests deeper than {MAX_DEPTH} at {_shown(where)}")
     if value is None or isinstance(value, bool | int | str):
         return
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise CanonicalError(f"{value!r} at {where[:80]} is not a finite number")
+            raise CanonicalError(f"{value!r} at {_shown(where)} is not a finite number")
     elif isinstance(value, list):
         for index, item in enumerate(value):
             _check(item, f"{where}[{index}]", depth + 1)
     elif isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise CanonicalError(f"the key {key!r} at {where[:80]} is not a string")
+                raise CanonicalError(f"the key {key!r} at {_shown(where)} is not a string")
             _check(item, f"{where}.{key[:40]}", depth + 1)
     else:
         raise CanonicalError(
-            f"{type(value).__name__} at {where[:80]} has no canonical form; "
+            f"{type(value).__name__} at {_shown(where)} has no canonical form; "
             "use None, bool, int, float, str, list or dict"
         )
+
+
+def _shown(where: str) -> str:
+    """A place, in text that has a form in UTF-8. A stranger's key may be a lone surrogate, and what
+    is wrong with a stranger's bytes stands in records and reports."""
+    return where[:80].encode("utf-8", "backslashreplace").decode("utf-8")

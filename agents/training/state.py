@@ -161,15 +161,15 @@ def _span(name: str, entry: Any, shape: tuple[int, ...]) -> tuple[int, int]:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise PayloadError(f"tensor {name!r} needs exactly dtype, shape and data_offsets")
     if entry["dtype"] != _DTYPE:
-        raise PayloadError(f"tensor {name!r} has dtype {str(entry['dtype'])[:16]}, expected F32")
+        raise PayloadError(f"tensor {name!r} has dtype {repr(entry['dtype'])[:16]}, expected F32")
     if not _integers(entry["shape"]) or tuple(entry["shape"]) != shape:
         raise PayloadError(
-            f"tensor {name!r} has shape {str(entry['shape'])[:80]}, expected {list(shape)}"
+            f"tensor {name!r} has shape {repr(entry['shape'])[:80]}, expected {list(shape)}"
         )
     offsets = entry["data_offsets"]
     size = 4 * math.prod(shape)
     if not _integers(offsets) or len(offsets) != 2 or offsets[1] - offsets[0] != size:
-        raise PayloadError(f"tensor {name!r} must span {size} bytes, got {str(offsets)[:80]}")
+        raise PayloadError(f"tensor {name!r} must span {size} bytes, got {repr(offsets)[:80]}")
     return offsets[0], offsets[1]
 
 
