@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 NANO = 1_000_000_000
 # Nats per token: a mean loss over tokens in fp32 is rounded otherwise by another machine, by a few
 # millionths of it; a LossScore is the difference of two.
@@ -29,6 +32,15 @@ def loss_score(before: float, after: float) -> float:
     if not math.isfinite(after):
         return -math.inf
     return max(-_MOST, min(_MOST, before - after))
+
+
+def fell(before: NDArray[np.float64], after: NDArray[np.float64]) -> NDArray[np.float64]:
+    """By how many nats losses fell, at most 1e6 either way. What is no finite number stays so.
+
+    Without the bound an update that a record has no number for would stop its validator.
+    """
+    fallen = before - after
+    return np.where(np.isfinite(fallen), np.clip(fallen, -_MOST, _MOST), fallen)
 
 
 def step(step_share: float, rate: float) -> float:

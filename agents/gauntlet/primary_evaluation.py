@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from agents.gauntlet.cells import Cells, Values
-from agents.gauntlet.loss_score import loss_score, step, to_nano
+from agents.gauntlet.loss_score import fell, loss_score, step, to_nano
 from agents.gauntlet.model_parts import Part, model_parts
 from agents.gauntlet.public_part import PublicPart
 from agents.jobs.job import JobContext
@@ -140,7 +140,9 @@ class Yardstick:
                 reasons[node] = f"the update can't be applied: {error}"
                 continue
             score, *scores = (loss_score(random_before, self._loss(s)) for s in (whole, *apart))
-            fallen = {of: losses - self._losses(apart, own[of]) for of, losses in before.items()}
+            fallen = {
+                of: fell(losses, self._losses(apart, own[of])) for of, losses in before.items()
+            }
             sound = (np.isfinite(losses).all() for losses in fallen.values())
             if not (np.isfinite([score, *scores]).all() and all(sound)):
                 reasons[node] = "the update ruins the loss"

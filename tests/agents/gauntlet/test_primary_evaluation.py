@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from agents.gauntlet.cells import Cells, Values
+from agents.gauntlet.fast_evaluation import Checked
 from agents.gauntlet.loss_score import to_nano
 from agents.gauntlet.primary_evaluation import (
     Measured,
@@ -21,6 +22,7 @@ from agents.gauntlet.primary_evaluation import (
     unassigned_rows,
 )
 from agents.gauntlet.ratings import MICRO, Evaluation, rate
+from agents.gauntlet.validator import _line
 from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import Assignment, Manifest
 from agents.training.evaluate import validation_loss
@@ -267,6 +269,22 @@ def test_an_update_that_ruins_the_loss_has_no_score(clipped: FreeRun, length: fl
     for measured in found.values():
         assert (measured.assigned, measured.random, measured.expected) == (None, None, None)
         assert measured.reason
+
+
+@pytest.mark.parametrize("length", [1e6, 1e8, 1e10])
+def test_a_loss_that_no_record_has_a_number_for_stops_nobody(
+    clipped: FreeRun, length: float
+) -> None:
+    """Beyond two million nats a token. Where most payloads are so long, or a large model's are put
+    into few of its numbers, no validator could write its record."""
+    plan = clipped.plan()
+    sent = clipped.sent(plan)
+    generator = torch.Generator().manual_seed(1)
+    sent[1] = {name: torch.randn(t.shape, generator=generator) for name, t in sent[1].items()}
+    found = replace(clipped.yardstick(plan, sent), length=length).measure(sent)
+    lines = [_line(node, Checked("", usable=True, sync=0.0), True, m) for node, m in found.items()]
+    assert len(lines) == len(HONEST)
+    assert all(line.random is not None for line in lines)
 
 
 def assert_all_tie(yardstick: Yardstick, sent: dict[int, State]) -> None:
