@@ -393,8 +393,9 @@ def propose_result(
     """
     @notice Proposes the round's result and opens CHALLENGE: the operator of the aggregator on duty
             until the deadline, then that of any node of the snapshot for another window, except
-            nodes whose result was successfully challenged in this round. Once there was such a
-            challenge, a trainer may not propose: else each of many could hold the round a day.
+            nodes whose result was successfully challenged in this round, and nodes that are banned
+            or suspended. Once there was such a challenge, a trainer may not propose: else each of
+            many could hold the round a day.
     @dev result_hash = keccak256(abi_encode(job_id, round_id, attempt, model, update, report,
          contributions_hash)), contributions_hash = keccak256(abi_encode(nodes, contributions)).
          Reverts: "results: not in aggregate", "results: not operator", "results: not on duty",
@@ -416,9 +417,6 @@ def propose_result(
     clock: uint256 = self._tick(job_id, round_id)
     key: bytes32 = self._key(job_id, round_id)
     assert round_clock._phase(clock) == AGGREGATE, "results: not in aggregate"
-    assert (
-        staticcall INodeRegistry(registry).operator_of(node_id) == msg.sender
-    ), "results: not operator"
     if clock & round_clock.FALLBACK == 0:
         assert node_id == self._on_duty(key, clock), "results: not on duty"
     else:
@@ -431,6 +429,10 @@ def propose_result(
             )
         ), "results: not in snapshot"
         assert not round_marks._has(job_id, round_id, BARRED, node_id), "results: barred"
+    # Who is banned or suspended may have nothing left that answers for a wrong result.
+    assert (
+        staticcall INodeRegistry(registry).acting_operator(node_id) == msg.sender
+    ), "results: not operator"
     assert (
         model != empty(bytes32) and update != empty(bytes32) and report != empty(bytes32)
     ), "results: empty artefact"

@@ -3,7 +3,7 @@
 
 Rule: in the duty window only the aggregator that the seed drew may propose. When it lets the window
 pass, any node of the snapshot may. The other nodes wait a little longer than the other aggregators
-do.
+do. A node that is banned or suspended may not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Proposer:
 
     def step(self, view: View, node: int) -> str | None:
         """Propose if it is this node's turn; returns what was done."""
-        if view.phase != Phase.AGGREGATE or view.overdue or not self._my_turn(view, node):
+        if view.phase != Phase.AGGREGATE or view.overdue:
+            return None
+        if not self._my_turn(view, node) or not self._acts(node):
             return None
         submissions = self._reader.submissions(view)
         missing = [s.reveal.node for s in submissions if s.unavailable]
@@ -92,6 +94,9 @@ class Proposer:
             return duty == node
         known = {*view.snapshot.nodes, *view.snapshot.verifiers, *view.snapshot.aggregators}
         return node in known and self._elapsed(view) >= self._head_start
+
+    def _acts(self, node: int) -> bool:
+        return self._network.acting_operator(node) == self._sender.address
 
     def _elapsed(self, view: View) -> float:
         """Share of the current window that has passed, from 0 to 1."""

@@ -711,8 +711,10 @@ def test_a_proposer_stores_the_audit_seed_before_a_result_rests_on_it(miners: Mi
     """The chain forgets a seed that nobody stores, and an appeal may come much later."""
     facts, view, calls = miners.facts, miners.view, list[str]()
     facts.on_duty, facts.results = lambda *_: NINE[0], "results"
+    facts.acting_operator = lambda _: "0xa"
     view.overdue, view.round.audit_seed = False, bytes(32)
     sender: Any = SimpleNamespace(
+        address="0xa",
         ensure=lambda done, contract, name, *args: calls.append(name),
         send=lambda contract, name, *args: calls.append(name),
     )

@@ -322,6 +322,11 @@ REFUSED = [
             for sender in (f"aggregator {i} owner", f"aggregator {i} payout", "stranger")
         ),
         propose("aggregator 0", "aggregator 1"),
+        # Whose turn it is comes first, and here it is everybody's.
+        after=first("to_aggregate", time_out),
+    ),
+    row(
+        "results: not on duty",
         by("stranger", "results.propose_result", 1, 1, 0, MODEL, UPDATE, REPORT, [], []),
         after="to_aggregate",
     ),

@@ -333,7 +333,7 @@ class Model:
         r.penalized.add(node)
 
     def propose(
-        self, node: int, duty: int, nodes: list[int], shares: list[int], model: bytes
+        self, node: int, acts: bool, duty: int, nodes: list[int], shares: list[int], model: bytes
     ) -> None:
         self.tick(RESULTS)
         r = self.last
@@ -345,6 +345,7 @@ class Model:
             need(node not in r.barred, "results: barred")
         else:
             need(node == duty, "results: not on duty")
+        need(acts, "results: not operator")
         need(all(n in r.revealed for n in nodes if n), "results: node not payable")
         r.proposer, r.nodes, r.shares, r.model = node, nodes, shares, model
         r.attesters, r.challenged = [], False

@@ -316,12 +316,15 @@ class RoundsMachine(Machine):
         ids = [0, *ids] if nobody else ids
         model = keccak(text=f"model {round_id} {shares}")
         self.step(
-            lambda m: m.propose(player.node_id, duty, ids, shares[: len(ids)], model),
+            lambda m: m.propose(
+                player.node_id, self.acts(player), duty, ids, shares[: len(ids)], model
+            ),
             lambda: self.stage.propose(round_id, player, ids, shares[: len(ids)], model),
         )
 
     def _not_barred(self, r: Round) -> Player:
-        return next(p for p in self.players if p.node_id not in r.barred)
+        may = (p for p in self.players if p.node_id not in r.barred and self.acts(p))
+        return next(may, self.players[0])
 
     @precondition(lambda self: self.model.last.phase in (CHALLENGE, DISPUTED))
     @rule(who=st.sets(Index, min_size=1))
