@@ -8,7 +8,9 @@ the same files again.
 
 Whoever may disclose may put as many files on record as it likes, of 16 MiB each and served so
 slowly that one takes five minutes. So a node or a member that receives keys reads them beside its
-other work, a few of each account at a time, and keeps of each what is sealed to itself.
+other work, a few of each account at a time, and keeps of each what is sealed to itself. Each
+account has a room of its own there: else one liar would fill it, and no key of anybody else's would
+be kept from then on.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from agents.protocol.network import Network
+from agents.protocol.numbers import MAX_NODES
 from agents.runtime.context import Context
 from agents.runtime.contracts import Event
 from agents.runtime.event_cursor import EventCursor, EventLog
@@ -40,10 +43,10 @@ _OF_ONE = 64  # files of one account about a round's payloads that are looked fo
 _AT_ONCE = 2  # files of one account that are under way
 _WAIT_S = 2.0  # that one file is waited for; it is taken at a later look
 _LOOK_S = 2.0  # after which one look begins no further file
-_MOST_BYTES = 16 << 20  # of the boxes of one reader in one job: half a million keys
+_MOST_BYTES = 16 << 20  # of an account's boxes for one reader in one job: half a million keys
 
 
-_Key = tuple[int, bytes]  # of a file: the round and the digest that are on record
+_Key = tuple[str, int, bytes]  # of a file: who put it on record, the round and the digest
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ class Disclosures:
 
     def _load(self, key: _Key) -> KeyRelease | ReleaseError:
         """Read a file. Raises StoreError while the store has not got it."""
-        round_id, digest = key
+        _, round_id, digest = key
         try:
             raw = self._store.get_digest(digest, MAX_RELEASE_BYTES)
             release = KeyRelease.from_bytes(raw)
@@ -133,9 +136,10 @@ class _Own(Disclosures):
 
     def __init__(self, network: Network, store: ContentStore, job_id: int, public: str) -> None:
         super().__init__(network, store, job_id)
-        self._public, self._room = public, _MOST_BYTES
+        self._public = public
+        self._taken: Counter[str] = Counter()  # bytes of the boxes that are kept, by account
         self._coming = SlowCalls[_Key, KeyRelease | StoreError](_WAIT_S, "keys")
-        self._of: dict[_Key, str] = {}  # accounts of what is coming
+        self._due: set[_Key] = set()  # what is coming
         self._tries: Counter[_Key] = Counter()
         self._gathers = threading.Lock()
 
@@ -156,16 +160,16 @@ class _Own(Disclosures):
         due |= {by: deque(sorted(keys, key=self._tries.__getitem__)) for by, keys in due.items()}
         while True:
             self._take()
-            fresh = {key: by for by, keys in due.items() for key in self._next(by, keys)}
+            fresh = [key for by, keys in due.items() for key in self._next(by, keys)]
             if not fresh or time.monotonic() > end:
                 return
-            self._of |= fresh
+            self._due.update(fresh)
             self._coming.run({key: partial(self._tried, key) for key in fresh})
 
     def _next(self, by: str, due: deque[_Key]) -> list[_Key]:
         """The files of an account that are begun now."""
         found = list[_Key]()
-        room = _AT_ONCE - sum(account == by for account in self._of.values())
+        room = _AT_ONCE - sum(account == by for account, *_ in self._due)
         while due and len(found) < room:
             key = due.popleft()
             if key not in self._read and key not in self._coming:
@@ -182,30 +186,33 @@ class _Own(Disclosures):
         """Keep what has come. Raises StoreUnavailable."""
         down: StoreUnavailable | None = None
         for key, found in self._coming.take_ended().items():
-            del self._of[key]
+            self._due.remove(key)
             self._tries[key] += 1
             if isinstance(found, StoreUnavailable):
                 down = found
             elif isinstance(found, KeyRelease | ReleaseError):
-                self._read[key] = self._kept(found)
+                self._read[key] = self._kept(key[0], found)
         if down is not None:
             raise down
 
     def _fetch(self, event: Event) -> KeyRelease | ReleaseError | None:
         return self._read.get(_key(event))
 
-    def _kept(self, found: KeyRelease | ReleaseError) -> KeyRelease | ReleaseError:
+    def _kept(self, by: str, found: KeyRelease | ReleaseError) -> KeyRelease | ReleaseError:
         if isinstance(found, ReleaseError):
             return found
         own = tuple(entry for entry in found.readers if entry.key == self._public)
-        self._room -= sum(len(entry.box) // 2 for entry in own)
-        if self._room < 0:
-            return ReleaseError("There are more keys on record for this reader than it keeps.")
+        if found.kind == "payloads" and any(len(entry.items) > MAX_NODES for entry in own):
+            return ReleaseError(f"{by} tells keys of more payloads than a round has.")
+        size = sum(len(entry.box) // 2 for entry in own)
+        if self._taken[by] + size > _MOST_BYTES:
+            return ReleaseError(f"{by} tells this reader more keys than it keeps of one account.")
+        self._taken[by] += size
         return found.model_copy(update={"readers": own})
 
 
 def _key(event: Event) -> _Key:
-    return event.args["round_id"], event.args["digest"]
+    return event.args["by"], event.args["round_id"], event.args["digest"]
 
 
 def _newest(events: list[Event]) -> list[Event]:

@@ -28,8 +28,9 @@ from agents.rounds.sealing import Sealing
 from agents.rounds.shards import NeededShards
 from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
-from agents.storage.key_release import Recipient, make_release
-from agents.storage.sealed import new_key
+from agents.storage.envelope import BOX_BYTES
+from agents.storage.key_release import Entry, KeyRelease, Recipient, make_release
+from agents.storage.sealed import KEY_BYTES, new_key
 from agents.verify.disclosing import PayloadKeys
 from agents.verify.judging import Judge
 from scripts._shared.key_server import KeyServer
@@ -271,3 +272,48 @@ def test_strangers_files_are_not_even_looked_for(
     teller = PayloadKeys(network, context, stage.store, vic.models, vic.sealing)
     assert (teller.step(people.job, node) or "").startswith("disclosed:")
     assert verdict(judge, view, eve) is False
+
+
+@pytest.mark.parametrize("how", ["sealed"])
+def test_a_verifier_that_fills_a_members_room_blinds_it_to_no_case(
+    stage: Stage, ann: Node, eve: Node
+) -> None:
+    """The liar's friend tells a member 100,000 keys in each of six files, 19 MiB in all. A member
+    kept 16 MiB of keys in a job, whoever told them: from then on it read no key of another
+    verifier or of the sponsor there, so no case of the job was judged."""
+    people = stage.people
+    (vic, _), (abe, network) = stage.start("vic"), stage.start("abe")
+    reports = reported(stage, network, ann, eve, abe.sealing)
+    people.chain._nonces.clear()
+    access, _ = begin_member(stage)
+    access.step(people.job)
+    people.chain._nonces.clear()
+    appeal(people, ann, reports[ann])
+    member, keys = people.members[0].address, network.deployment["DataKeys"]
+    public = bytes(network.chain.call(keys, "reader_key_of", member)).hex()
+    place = stage.files(network).place(people.round, "payloads")
+    friend, many = people.nodes["vera"].operator, 100_000
+    for number in range(6):
+        box = bytes([number]) * (BOX_BYTES + KEY_BYTES * many)
+        entry = Entry(reader=member, key=public, items=tuple(range(many)), box=box.hex())
+        release = KeyRelease(
+            chain_id=place.chain_id,
+            contract=place.contract,
+            job=place.job_id,
+            round=place.round_id,
+            kind=place.kind,
+            readers=(entry,),
+        )
+        digest = digest_of(stage.store.put_bytes(release.to_bytes()))
+        people.chain.send(friend, keys, "disclose_keys", people.job, people.round, digest)
+    view = observe(network, people.job, network.chain.head(), people.round)
+    judge = Judge(network, stage.store, DEVICE, lambda why: None, access)
+    received = access._received._disclosures(people.job)
+    until = time.monotonic() + 120
+    while len(received._read) < 6 and time.monotonic() < until:
+        assert judge.is_innocent(view, ann.node_id) is None
+        time.sleep(0.05)
+    context, node = stage.agents.running["vic"], people.nodes["vic"].node_id
+    teller = PayloadKeys(network, context, stage.store, vic.models, vic.sealing)
+    assert (teller.step(people.job, node) or "").startswith("disclosed:")
+    assert verdict(judge, view, ann) is True
