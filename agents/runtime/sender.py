@@ -31,7 +31,7 @@ from agents.runtime.transaction import Attempt, Order, Receipt, gas_limit
 from agents.runtime.wallet import Wallet
 
 _MIN_TIP = 1
-_TOGETHER = 16  # transactions of one key that every node's pool has room for (geth: accountslots)
+TOGETHER = 16  # transactions of one key that every node's pool has room for (geth: accountslots)
 # What a contract refuses until the next block, which is where a transaction goes. Most nodes answer
 # `eth_call` as if in the newest block.
 _NEXT_BLOCK = ("randomness: too early", "tasks: too early")
@@ -132,8 +132,8 @@ class Sender:
         Raises as `send` does for everything else, once those that could be sent are mined.
         """
         found: list[Receipt | Reverted] = []
-        for first in range(0, len(orders), _TOGETHER):
-            for outcome in self._together(orders[first : first + _TOGETHER]):
+        for first in range(0, len(orders), TOGETHER):
+            for outcome in self._together(orders[first : first + TOGETHER]):
                 if isinstance(outcome, AgentError) and not isinstance(outcome, Reverted):
                     raise outcome
                 found.append(outcome)

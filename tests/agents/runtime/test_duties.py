@@ -10,7 +10,7 @@ import pytest
 
 from agents.runtime.duties import Due, Duties
 from agents.runtime.loop import jitter
-from agents.runtime.sender import Sender
+from agents.runtime.sender import TOGETHER, Sender
 from agents.runtime.transaction import Order
 
 SPREAD_S = 100.0
@@ -27,6 +27,16 @@ def due(tiny: Any, *names: str) -> list[Due]:
 
 def test_what_is_due_goes_together_and_a_refusal_is_not_said(sender: Sender, tiny: Any) -> None:
     assert Duties(sender, 0.0, 0.0).step(due(tiny, "advance", "bad", "settle")) == "advance; settle"
+
+
+def test_a_step_sends_no_more_than_a_block_takes(sender: Sender, tiny: Any) -> None:
+    """What is refused takes no block, so it keeps nothing back."""
+    names = [f"duty {n}" for n in range(2 * TOGETHER + 1)]
+    duties = Duties(sender, 0.0, 0.0)
+    assert duties.step(due(tiny, *names)) == "; ".join(names[:TOGETHER])
+    ((_, _, refused),) = due(tiny, "bad")
+    many = [(f"bad {n}", 0, refused) for n in range(2 * TOGETHER)]
+    assert duties.step([*many, *due(tiny, "last")]) == "last"
 
 
 def test_nothing_due_or_all_refused_is_nothing_done(sender: Sender, tiny: Any) -> None:

@@ -8,6 +8,7 @@ Nobody can say whom a draw hits, so agents are started, honest or not, once it i
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -31,6 +32,7 @@ from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import NotFound
 from agents.tasks.compute.classes import CPU, CPU_CLASS
 from agents.tasks.compute.make import publish
+from agents.tasks.compute.result import TaskResult
 from agents.tasks.dispute import TaskDisputes
 from agents.tasks.process import TaskProcess, TaskProcessError
 from scripts._shared.economics import refuse_unwatched, watched
@@ -503,6 +505,50 @@ def test_it_reveals_while_it_computes(executors: Executors) -> None:
         executors.until(task_id, AGREED)
         assert executors.state(task_id, first) in (LaneState.AGREED, LaneState.OPENED)
         assert any(f"-{held}-" in name for name in agent.runner.running)
+
+
+def test_a_crowd_of_tasks_that_end_keeps_no_executor_from_its_own(
+    executors: Executors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They waited for a day, and nobody was drawn for them. Each agent ended all of them before it
+    looked at its own task again, here a block for each, and lost 20 ZOO; all of their fees come
+    back."""
+    tasks, chain = executors.tasks, executors.tasks.chain
+    for node in tasks.executors[1:]:
+        tasks.leave(node)
+    least = 60 * tasks.people.settings.tasks.fee_per_s
+    crowd = [tasks.create(fee=least, run_s=60) for _ in range(70)]
+    chain.mine(300)
+    for node in tasks.executors[1:]:
+        tasks.join(node)
+    tasks.people.wait_until(executors.task(crowd[-1]).draw_until)
+    task_id = executors.create(executors.inputs.evaluate(first=next(_FRESH)), run_s=60)
+    first, _ = tasks.draw(task_id)
+    may, ended = threading.Event(), threading.Event()
+    run = executors.process.run
+
+    def held(*args: Any) -> TaskResult:
+        assert may.wait(60)
+        result = run(*args)
+        ended.set()
+        return result
+
+    monkeypatch.setattr(executors.process, "run", held)
+    agent = executors.start_one(first)
+    agent.runner.label = CPU
+    agent.upkeep._duties._patience_s = 0.0
+    chain.rpc("anvil_setBlockTimestampInterval", 1)
+    try:
+        while not any("draw: task" in did for _, did in executors.done):
+            executors.step(first.name)
+        may.set()
+        assert ended.wait(60)
+        while executors.state(task_id, first) == LaneState.RUNNING:
+            assert chain.now <= executors.task(task_id).time, "it is too late"
+            executors.step(first.name)
+    finally:
+        chain.rpc("anvil_removeBlockTimestampInterval")
+    assert executors.state(task_id, first) == LaneState.COMMITTED
 
 
 def test_a_short_task_does_not_wait_for_a_long_one(
