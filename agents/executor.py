@@ -58,6 +58,7 @@ _REORG_BLOCKS = 128  # a secret is kept for as long as a reorg could bring its t
 _CONFIRM = "confirm-"
 _PAYLOAD = "payload"  # the file of a commitment
 _SECRETS = "task-"  # what the keys of the journal begin with
+_LAST_BLOCKS = 2.0  # what is sent in one of them is in the next
 _SEARCH_SHARE, _LAST_SHARE = 4, 8  # of the time, left when what fails, or does not end, is given up
 _OVER = (TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED)
 
@@ -249,10 +250,15 @@ class Executor:
         if self.runner.fails(name):
             # What is being tried may have found the input since, and be at work.
             share = _LAST_SHARE if name in self.runner.running else _SEARCH_SHARE
-            return left <= task.run_s // share
+            return left <= self._last(task, share)
         # Whoever has only just come to it may still be in time.
         had = head.timestamp - self._since.get(name, head.timestamp)
-        return left <= task.run_s // _LAST_SHARE and had >= task.run_s // _SEARCH_SHARE
+        return left <= self._last(task, _LAST_SHARE) and had >= task.run_s // _SEARCH_SHARE
+
+    def _last(self, task: Task, share: int) -> float:
+        """Seconds before a task's deadline in which an answer is still in time: this share of its
+        time, and no less than the blocks that the answer takes to get there."""
+        return max(task.run_s // share, stretched(_LAST_BLOCKS, self.context.sender.block_s))
 
     # -- committing ----------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from agents.protocol.formulas import UNAVAILABLE
 from agents.protocol.network import Network
 from agents.protocol.numbers import COVER, LaneState, TaskStatus
 from agents.runtime.errors import Stopped
+from agents.runtime.sender import Sender
 from agents.storage.cid import cid_of_bytes, digest_of, parse_cid
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import NotFound
@@ -670,6 +671,30 @@ def test_a_task_that_never_ends_costs_its_creator_the_rent(executors: Executors)
         assert executors.pass_blocks(5, *names) == []
         executors.tasks.people.wait_until(task.time - task.run_s // 8)
         _costs_its_creator_the_rent(executors, task_id, pair)
+
+
+def test_where_blocks_are_slow__a_task_that_never_ends_costs_its_creator_the_rent(
+    executors: Executors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An eighth of a minute is less than a block of 12 seconds. Whoever waited for it answered in
+    the block after the deadline, and lost 20 ZOO."""
+    executors.tasks.chain.rpc("anvil_setBlockTimestampInterval", 12)
+    monkeypatch.setattr(Sender, "block_s", 12.0)  # as measured, by a clock that waits for no test
+    try:
+        task_id = executors.create(executors.inputs.evaluate(first=next(_FRESH)), run_s=60)
+        executors.tasks.chain.mine(2)
+        pair = executors.drawn(task_id)
+        for node in pair:
+            executors.start_one(node).runner.label = CPU
+        with executors.held_process():
+            executors.tasks.draw(task_id)
+            executors.drive(
+                lambda: executors.status(task_id) != TaskStatus.RUNNING, "both answer, or don't"
+            )
+            assert [executors.gain(node) for node in pair] == [0, 0]
+            _costs_its_creator_the_rent(executors, task_id, pair)
+    finally:
+        executors.tasks.chain.rpc("anvil_removeBlockTimestampInterval")
 
 
 def test_who_has_just_come_to_a_task_still_runs_it(executors: Executors) -> None:
