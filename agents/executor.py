@@ -47,6 +47,7 @@ from agents.storage.several import open_stores
 from agents.tasks.appeal import TaskAppeals, is_wrong
 from agents.tasks.compute.result import TaskResult
 from agents.tasks.contract import Task, Tasks
+from agents.tasks.giving_up import GivingUp, had_by_another
 from agents.tasks.runner import TaskRunner
 from agents.tasks.seat import TaskSeat
 from agents.tasks.upkeep import TaskUpkeep
@@ -58,8 +59,7 @@ _REORG_BLOCKS = 128  # a secret is kept for as long as a reorg could bring its t
 _CONFIRM = "confirm-"
 _PAYLOAD = "payload"  # the file of a commitment
 _SECRETS = "task-"  # what the keys of the journal begin with
-_LAST_BLOCKS = 2.0  # what is sent in one of them is in the next
-_SEARCH_SHARE, _LAST_SHARE = 4, 8  # of the time, left when what fails, or does not end, is given up
+_SPEAK_SHARE = 4  # of the window, left when a node speaks for what it can't run again
 _OVER = (TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED)
 
 
@@ -102,7 +102,8 @@ class Executor:
         self._class: int | None = None  # the pool of the class that this machine computes in
         self._own: dict[int, Task] = {}  # as last seen
         self._asked: dict[str, Task] = {}  # what the runner may be at, by job
-        self._since: dict[str, int] = {}  # chain time at which a job was first asked for
+        self._giving_up = GivingUp()
+        self._found: dict[str, TaskResult] = {}  # late, and not committed to yet, by job
         self._confirmed: dict[str, bytes] = {}  # what running a task again gave, by job
         self._published: set[str] = set()
         self._revealing: dict[int, tuple[int, float]] = {}  # first block and moment of it
@@ -193,7 +194,7 @@ class Executor:
 
     def _compute(self, lanes: dict[int, tuple[Task, int]], head: Head) -> None:
         """Have the most urgent task run that is not yet; nothing is waited for here."""
-        runs: dict[str, Task] = {}
+        open_jobs: dict[str, Task] = {}
         for task, _ in lanes.values():
             if task.class_id != self._class:
                 if self.runner.label is not None:
@@ -201,15 +202,19 @@ class Executor:
                     self._say("cannot_run", task, why)
             elif self.secret(task) is None:
                 name = self._name(task)
-                if self._in_vain(task, name, head):
-                    self._keep(task, TaskResult(UNAVAILABLE, b"", "unavailable"))
+                self._giving_up.note(name, task, self.runner.failed(name), head.timestamp)
+                answer = self._answer(task, name, head)
+                if answer is not None:
+                    self._keep(task, answer)
                 else:
-                    runs[name] = task
+                    open_jobs[name] = task
+        self._giving_up.keep(open_jobs.keys())
+        self._found = {name: found for name, found in self._found.items() if name in open_jobs}
+        runs = {name: task for name, task in open_jobs.items() if name not in self._found}
         for task in self._lost(head):
             name = _CONFIRM + self._name(task)
             if name not in self._confirmed:
                 runs[name] = task
-        self._since = {name: self._since.get(name, head.timestamp) for name in runs}
         self._asked = {n: t for n, t in self._asked.items() if n in self.runner.running} | runs
         self.runner.want(runs)
 
@@ -219,6 +224,8 @@ class Executor:
             name, result = ended
             if name.startswith(_CONFIRM):
                 self._confirmed[name] = result.digest
+            elif self._giving_up.found_late(name):
+                self._found[name] = result
             else:
                 self._keep(self._asked[name], result)
 
@@ -240,25 +247,16 @@ class Executor:
             why=result.detail or None,
         )
 
-    def _in_vain(self, task: Task, name: str, head: Head) -> bool:
-        """Whether to answer that the task can't be run: it could not when last tried, or does not
-        end, and too little time is left. All honest nodes wait equally long, so that they say the
-        same."""
-        if task.status != TaskStatus.RUNNING:
-            return False
-        left = task.time - head.timestamp
-        if self.runner.fails(name):
-            # What is being tried may have found the input since, and be at work.
-            share = _LAST_SHARE if name in self.runner.running else _SEARCH_SHARE
-            return left <= self._last(task, share)
-        # Whoever has only just come to it may still be in time.
-        had = head.timestamp - self._since.get(name, head.timestamp)
-        return left <= self._last(task, _LAST_SHARE) and had >= task.run_s // _SEARCH_SHARE
-
-    def _last(self, task: Task, share: int) -> float:
-        """Seconds before a task's deadline in which an answer is still in time: this share of its
-        time, and no less than the blocks that the answer takes to get there."""
-        return max(task.run_s // share, stretched(_LAST_BLOCKS, self.context.sender.block_s))
+    def _answer(self, task: Task, name: str, head: Head) -> TaskResult | None:
+        """What to commit to now: what the task gave, that it can't be run, or nothing yet."""
+        block_s = self.context.sender.block_s
+        if self._giving_up.in_vain(name, task, head.timestamp, block_s):
+            return TaskResult(UNAVAILABLE, b"", "unavailable")
+        found = self._found.get(name)
+        nothing = self.tasks.tag(task.task_id, UNAVAILABLE)
+        if found is None or had_by_another(task, self.node_id, nothing):
+            return found
+        return None
 
     # -- committing ----------------------------------------------------------------------------
 
@@ -419,7 +417,7 @@ class Executor:
         if secret is None or not (condemned or task.status == TaskStatus.DECIDED):
             return None
         deadline = self.tasks.appeal(task.task_id).deadline if condemned else task.time
-        late = deadline - head.timestamp <= self.tasks.terms().appeal_s // _SEARCH_SHARE
+        late = deadline - head.timestamp <= self.tasks.terms().appeal_s // _SPEAK_SHARE
         return secret.result if late and self.runner.fails(name) else None
 
     def _contest(self, task: Task, again: bytes, why: str) -> str | None:

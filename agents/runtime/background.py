@@ -27,7 +27,7 @@ class Background:
         self._wake = wake
         self._on_error = on_error
         self._running: set[str] = set()
-        self._pauses: dict[str, tuple[float, float]] = {}  # name -> pause, not before
+        self._pauses: dict[str, tuple[float, float]] = {}  # name -> pause, since when
         self._queue: queue.SimpleQueue[tuple[str, Callable[[], Any]]] = queue.SimpleQueue()
         self._ended: queue.SimpleQueue[tuple[str, Any, Exception | None]] = queue.SimpleQueue()
         self._threads = 0
@@ -37,14 +37,24 @@ class Background:
         """The jobs in hand, those too that have ended and were not taken yet."""
         return frozenset(self._running)
 
-    def want(self, jobs: Mapping[str, Callable[[], Any]], width: int = 1) -> None:
-        """Start the first of these jobs that may be tried now, while fewer than `width` run."""
+    def want(
+        self,
+        jobs: Mapping[str, Callable[[], Any]],
+        width: int = 1,
+        longest: Mapping[str, float] | None = None,
+    ) -> None:
+        """Start the first of these jobs that may be tried now, while fewer than `width` run.
+
+        `longest`: seconds by job that its pause lasts at most, whatever it has doubled to.
+        """
         self._pauses = {name: pause for name, pause in self._pauses.items() if name in jobs}
         now = time.monotonic()
         for name, job in jobs.items():
             if len(self._running) >= width:
                 return
-            if name not in self._running and now >= self._pauses.get(name, (0.0, 0.0))[1]:
+            pause, begun = self._pauses.get(name, (0.0, now))
+            due = begun + min(pause, (longest or {}).get(name, pause))
+            if name not in self._running and now >= due:
                 self._running.add(name)
                 if self._threads < len(self._running):
                     self._threads += 1
@@ -67,7 +77,7 @@ class Background:
                 self._pauses.pop(name, None)
                 return name, outcome
             pause = min(2 * self._pauses.get(name, (_PAUSE_S / 2, 0.0))[0], _PAUSE_MAX_S)
-            self._pauses[name] = (pause, time.monotonic() + pause)
+            self._pauses[name] = (pause, time.monotonic())
             self._on_error(name, error)
 
     def _serve(self) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -27,6 +28,7 @@ from agents.tasks.process import TaskProcess
 
 _CLASS = "class"
 _WAIT_SHARE = 8  # of its time, that a task waits for another at most
+_PAUSE_SHARE = 16  # of its time, between two tries at a task that the node was drawn for
 _PRESSING = {TaskStatus.RUNNING: 2, TaskStatus.APPEALED: 1}  # what the chain waits for; else 0
 _LEAST_S = 600.0  # that a run may take in any case: its process may have to be started
 _SPARED_S = 30.0  # that a run goes on whose task is wanted no more: a reorg may bring it back
@@ -52,11 +54,16 @@ class TaskRunner:
         self._said: set[str] = set()
         self._lacking: set[str] = set()  # the store did not give an input when last tried
         self._failing: set[str] = set()  # what is wrong with the others
+        self._failed: Counter[str] = Counter()  # tries of these that brought nothing
 
     def fails(self, name: str) -> bool:
         """Whether a task brought nothing when it was last tried: the store did not give an input,
         or the process failed."""
         return name in self._lacking or name in self._failing
+
+    def failed(self, name: str) -> int:
+        """How many tries at a task brought nothing."""
+        return self._failed[name]
 
     @property
     def running(self) -> frozenset[str]:
@@ -74,6 +81,7 @@ class TaskRunner:
         label, now = self.label, time.monotonic()
         self._lacking &= runs.keys()
         self._failing &= runs.keys()
+        self._failed = Counter({name: n for name, n in self._failed.items() if name in runs})
         self._ended &= self.running
         self._since = {name: self._since.get(name, now) for name in runs}
         self._end_unwanted(runs, now)
@@ -96,7 +104,8 @@ class TaskRunner:
         width = min(len(self.running) + 1, MAX_OPEN) if late or again else 1
         ranked = sorted(order, key=self._overrun.__contains__)
         jobs = {name: partial(self._run, name, runs[name], label) for name in ranked}
-        self._jobs.want(jobs, width)
+        soon = {name: runs[name].run_s / _PAUSE_SHARE for name in ranked if _is_drawn(runs[name])}
+        self._jobs.want(jobs, width, soon)
 
     def _end_unwanted(self, runs: Mapping[str, Task], now: float) -> None:
         gone = self.running - runs.keys()
@@ -196,6 +205,7 @@ class TaskRunner:
             return
         lacking = isinstance(error, StoreError)
         (self._lacking if lacking else self._failing).add(name)
+        self._failed[name] += 1
         text = f"{name} {type(error).__name__} {error}"
         if text not in self._said:
             self._said.add(text)

@@ -107,6 +107,23 @@ def test_a_failure_is_reported_once_and_tried_again_later(
     assert held.work.take() == ("good", 1), "the pause of one holds up no other"
 
 
+def test_a_pause_is_no_longer_than_a_job_can_wait(
+    held: HeldJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1_000.0]
+    monkeypatch.setattr(background.time, "monotonic", lambda: now[0])
+    job = {"flaky": held.job("flaky", ValueError("not yet"))}
+    for pause in (2, 4, 5, 5):
+        held.work.want(job, longest={"flaky": 5.0, "other": 1.0})
+        held.wait_begun()
+        held.finish("flaky")
+        assert held.work.take() is None
+        now[0] += pause - 0.1
+        held.work.want(job, longest={"flaky": 5.0, "other": 1.0})
+        assert held.work.running == frozenset(), "still paused"
+        now[0] += 0.2
+
+
 def test_what_is_not_wanted_any_more_loses_its_pause(held: HeldJobs) -> None:
     job = {"flaky": held.job("flaky", ValueError("not yet"))}
     held.work.want(job)

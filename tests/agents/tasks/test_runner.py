@@ -223,6 +223,26 @@ def test_an_input_that_was_missing_is_looked_for_again_beside_a_long_run(
     until(found)
 
 
+def test_a_task_that_the_node_was_drawn_for_is_tried_often_enough(
+    runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tries were 30 seconds apart when half of a minute was over, and the next one came too late
+    for inputs that another executor had by then (20 ZOO)."""
+    asked: list[dict[str, float]] = []
+    want = runner._jobs.want
+
+    def noted(jobs: Any, width: int = 1, longest: Any = None) -> None:
+        asked.append(dict(longest))
+        want(jobs, width, longest)
+
+    monkeypatch.setattr(runner._jobs, "want", noted)
+    runs = {"short": task("short", TaskStatus.RUNNING, run_s=64)} | expected("other")
+    missing(runner, runs, "short")
+    assert asked[-1] == {"short": 4.0} and runner.failed("short") == 1
+    runner.want({})
+    assert runner.failed("short") == 0
+
+
 def test_what_lacks_an_input_keeps_the_second_process_from_what_is_only_expected(
     runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
