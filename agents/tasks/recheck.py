@@ -3,7 +3,8 @@
 
 APPEALED    every verifier of the appeal's snapshot runs the task and attests what it found, and
             objects to a verdict for another result
-decided     a sample, drawn in private by each verifier, is run again; a wrong outcome is appealed
+decided     a sample, drawn in private by each verifier, is run again; a wrong outcome is appealed.
+            What it has no time for is drawn by lot too, so that nobody chooses it
 declared    where there are executors: the class in which this machine computes, so that creators
             see whether anybody can find a fake in it
 
@@ -13,6 +14,7 @@ another class than the task's, or if its owner also owns one of the task's execu
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Iterator
 
@@ -24,6 +26,7 @@ from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
 from agents.runtime.transaction import Order
 from agents.tasks.appeal import TaskAppeals, is_wrong
+from agents.tasks.compute.budget import SHARES
 from agents.tasks.contract import Decision, Task, Tasks
 from agents.tasks.runner import TaskRunner
 from agents.tasks.upkeep import TaskUpkeep
@@ -49,6 +52,7 @@ class Recheck:
         )
         self._looked_at: set[int] = set()  # tasks whose outcome was drawn for, or was not
         self._sample: dict[int, Task] = {}
+        self._lot = secrets.token_bytes(16)  # in which order, where there is no time for all
         self._asked: dict[int, tuple[Task, Decision, int]] = {}  # with this verifier's place
         self._others: dict[int, int] = {}  # appealed tasks that concern others, with the deadline
         self._results: dict[str, bytes] = {}
@@ -63,7 +67,7 @@ class Recheck:
         for task in seen:
             self._note(task, node_id)
         self._drop(head)
-        runs = {self._name(task): task for task in self._wanted() if self._can(task)}
+        runs = {self._name(task): task for task in self._wanted(head) if self._can(task)}
         if runs or self.runner.running:
             self.runner.want({name: t for name, t in runs.items() if name not in self._results})
         did = self._attest(node_id) or self._check() or self._object(head)
@@ -103,14 +107,27 @@ class Recheck:
         kept |= {self._name(task) for task, _, _ in self._asked.values()}
         self._results = {name: found for name, found in self._results.items() if name in kept}
 
-    def _wanted(self) -> Iterator[Task]:
-        """What to run, each task once, most urgent first; somebody waits for a verdict."""
+    def _wanted(self, head: Head) -> Iterator[Task]:
+        """What to run, each task once, most urgent first; somebody waits for a verdict.
+
+        The sample is in an order that nobody else knows. By deadline, a verifier that has more to
+        do than it can would come to each task when that is nearly too late, and finish none.
+        """
         asked = self._asked.items()
         due = {n: task for n, (task, _, place) in asked if not self.tasks.has_attested(n, place)}
-        yield from sorted(due.values(), key=_deadline)
+        yield from sorted(due.values(), key=lambda task: task.time)
         # One that was appealed meanwhile is what somebody waits for, and no sample.
         rest = [task for number, task in self._sample.items() if number not in due]
-        yield from sorted(rest, key=_deadline)
+        yield from sorted(rest, key=lambda task: (self._hurries(task, head), self._place(task)))
+
+    @staticmethod
+    def _hurries(task: Task, head: Head) -> bool:
+        """Whether a task may take longer than it may still be appealed: it comes last."""
+        return task.time - head.timestamp < task.run_s // SHARES
+
+    def _place(self, task: Task) -> bytes:
+        """A task's place in the order of the sample."""
+        return hashlib.sha256(self._lot + task.task_id.to_bytes(32, "big")).digest()
 
     def _can(self, task: Task) -> bool:
         label = self.runner.label
@@ -204,7 +221,3 @@ class Recheck:
                 del self._sample[number]
                 return did
         return None
-
-
-def _deadline(task: Task) -> int:
-    return task.time

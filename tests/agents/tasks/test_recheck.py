@@ -7,12 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from agents.protocol.numbers import TaskStatus
+from agents.tasks.compute.budget import SHARES
 from agents.tasks.recheck import Recheck
 from agents.tasks.runner import _pressing
 
 
-def task(number: int, status: TaskStatus, time: int) -> Any:
-    return SimpleNamespace(task_id=number, status=status, time=time, class_id=0)
+def task(number: int, status: TaskStatus, time: int, run_s: int = 0) -> Any:
+    return SimpleNamespace(task_id=number, status=status, time=time, run_s=run_s, class_id=0)
 
 
 class Verifier(Recheck):
@@ -33,6 +34,7 @@ class Verifier(Recheck):
         self._asked = {one.task_id: (one, None, 0) for one in asked}  # type: ignore[misc]
         self._sample = {one.task_id: one for one in sample}
         self._others, self._results = {}, {}
+        self._lot = b""
 
     def _want(self, runs: dict[str, Any]) -> None:
         self.runs = runs
@@ -42,9 +44,9 @@ class Verifier(Recheck):
 
     _attest = _check = _object = _declare = _nothing  # type: ignore[assignment]
 
-    def wants(self) -> list[tuple[int, int]]:
+    def wants(self, now: int = 0) -> list[tuple[int, int]]:
         """The tasks that it wants to run, and how each presses."""
-        self.step(SimpleNamespace(timestamp=0), 7)  # type: ignore[arg-type]
+        self.step(SimpleNamespace(timestamp=now), 7)  # type: ignore[arg-type]
         return [(one.task_id, _pressing(one)) for one in self.runs.values()]
 
 
@@ -62,6 +64,38 @@ def test_a_vote_that_is_cast_leaves_the_sample() -> None:
     assert Verifier([appealed], SAMPLE, {1}).wants() == [(2, 0), (1, 0)]
 
 
-def test_votes_come_first_then_what_is_due_earlier() -> None:
+def test_votes_come_first_and_of_these_what_is_due_earlier() -> None:
     asked = [task(3, TaskStatus.APPEALED, 900), task(4, TaskStatus.APPEALED, 800)]
-    assert Verifier(asked, SAMPLE, set()).wants() == [(4, 1), (3, 1), (2, 0), (1, 0)]
+    first, second, *sample = Verifier(asked, SAMPLE, set()).wants()
+    assert [first, second] == [(4, 1), (3, 1)] and set(sample) == {(1, 0), (2, 0)}
+
+
+def test_each_verifier_has_an_order_of_its_own_for_its_sample() -> None:
+    orders = set()
+    for lot in (b"one", b"another", b"a third"):
+        verifier = Verifier([], [task(n, TaskStatus.AGREED, 100) for n in range(9)], set())
+        verifier._lot = lot
+        orders.add(tuple(verifier.wants()))
+    assert len(orders) == 3
+
+
+WINDOW_S, RUN_S, EVERY_S = 21_600, 3_600, 600
+TAKES_S = RUN_S // SHARES
+
+
+def test_a_verifier_with_too_much_to_do_still_finds_what_it_can() -> None:
+    """A sample of heavy tasks, of which more come than the 96 a day that it can run. By deadline it
+    came to each when that was nearly too late, and on the second day found out nothing."""
+    verifier, done, day = Verifier([], [], set()), 0, 86_400
+    for now in range(TAKES_S, 2 * day, TAKES_S):
+        for number in range((now - TAKES_S) // EVERY_S + 1, now // EVERY_S + 1):
+            verifier._sample[number] = task(
+                number, TaskStatus.AGREED, number * EVERY_S + WINDOW_S, RUN_S
+            )
+        wanted = verifier.wants(now)
+        if not wanted:
+            continue
+        number = wanted[0][0]
+        found = verifier._sample.pop(number)
+        done += now + TAKES_S <= found.time and now > day
+    assert done > 0.9 * day / TAKES_S
