@@ -54,6 +54,7 @@ class Recheck:
         self._sample: dict[int, Task] = {}
         self._lot = secrets.token_bytes(16)  # in which order, where there is no time for all
         self._asked: dict[int, tuple[Task, Decision, int]] = {}  # with this verifier's place
+        self._found: set[int] = set()  # of these, what a verifier has appealed
         self._others: dict[int, int] = {}  # appealed tasks that concern others, with the deadline
         self._results: dict[str, bytes] = {}
         self._class_asked = False
@@ -79,10 +80,13 @@ class Recheck:
         known = number in self._asked and self._asked[number][0].time == task.time
         if task.status != TaskStatus.APPEALED:
             self._asked.pop(number, None)
+            self._found.discard(number)
         elif not known and self._others.get(number) != task.time:
             verdict = self.tasks.decision(number)
             if node_id in verdict.verifiers and not self._is_own(task, node_id):
                 self._asked[number] = (task, verdict, verdict.verifiers.index(node_id))
+                if self._is_found(number, verdict):
+                    self._found.add(number)
             else:
                 self._others[number] = task.time
         if task.status in _DECIDED and number not in self._looked_at:
@@ -96,6 +100,11 @@ class Recheck:
         calls = [(self._network.registry, "owner_of", (n,)) for n in (node_id, *task.nodes)]
         mine, *owners = self._context.chain.call_many(calls)
         return mine in owners
+
+    def _is_found(self, number: int, verdict: Decision) -> bool:
+        """Whether one of the verifiers has appealed: it has run the task, and has stake to lose."""
+        calls = [(self._network.registry, "operator_of", (n,)) for n in verdict.verifiers]
+        return self.tasks.appeal(number).appellant in self._context.chain.call_many(calls)
 
     def _drop(self, head: Head) -> None:
         """Forget what it is too late for."""
@@ -115,7 +124,10 @@ class Recheck:
         """
         asked = self._asked.items()
         due = {n: task for n, (task, _, place) in asked if not self.tasks.has_attested(n, place)}
-        yield from sorted(due.values(), key=lambda task: task.time)
+        # Strangers' appeals may be many, so that a verifier's would come too late among them.
+        yield from sorted(
+            due.values(), key=lambda task: (task.task_id not in self._found, task.time)
+        )
         # One that was appealed meanwhile is what somebody waits for, and no sample.
         rest = [task for number, task in self._sample.items() if number not in due]
         yield from sorted(rest, key=lambda task: (self._hurries(task, head), self._place(task)))

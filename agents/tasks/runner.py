@@ -6,7 +6,9 @@ process says. An input that the store does not give is waited for. One task is r
 long one must not make a short one miss its deadline: what has waited for an eighth of its time gets
 a further process, up to as many as a node can be drawn for at once. A task that the node was drawn
 for, and that lacks an input, keeps that process from what it was not drawn for. A run that takes
-longer than its task's whole time is ended, and goes on after what waits.
+longer than its task's whole time is ended, and goes on after what waits. While one task has a
+process for a vote on its appeal, further votes wait for the other one behind what nobody has
+appealed: whoever appeals much must not keep a verifier from finding what nobody knows of.
 """
 
 from __future__ import annotations
@@ -102,7 +104,8 @@ class TaskRunner:
         if again and self.running:
             order = dict.fromkeys(name for name in order if _is_drawn(runs[name]))
         width = min(len(self.running) + 1, MAX_OPEN) if late or again else 1
-        ranked = sorted(order, key=self._overrun.__contains__)
+        voting = self._voting(runs)
+        ranked = sorted(order, key=lambda n: (n in self._overrun, voting and _is_vote(runs[n])))
         jobs = {name: partial(self._run, name, runs[name], label) for name in ranked}
         soon = {name: runs[name].run_s / _PAUSE_SHARE for name in ranked if _is_drawn(runs[name])}
         self._jobs.want(jobs, width, soon)
@@ -124,11 +127,17 @@ class TaskRunner:
                 self._overrun.add(name)
                 self._end(name)
 
+    def _voting(self, runs: Mapping[str, Task]) -> bool:
+        """Whether a run is for a vote."""
+        return any(name in self.running and _is_vote(task) for name, task in runs.items())
+
     def _make_room(self, runs: Mapping[str, Task], pressing: int) -> None:
         """End the least urgent run that is less pressing than this, if there is one."""
         if self._ended:
             return  # its process is on its way
-        order = [*self._unwanted, *reversed(list(runs))]
+        for_vote = pressing == _PRESSING[TaskStatus.APPEALED]
+        wanted = [] if for_vote and self._voting(runs) else reversed(list(runs))
+        order = [*self._unwanted, *wanted]
         for name in order:
             if name not in self.running:
                 continue
@@ -217,6 +226,10 @@ class TaskRunner:
 def _is_drawn(task: Task) -> bool:
     """Whether the chain waits for it, until a deadline that costs stake."""
     return task.status == TaskStatus.RUNNING
+
+
+def _is_vote(task: Task) -> bool:
+    return task.status == TaskStatus.APPEALED
 
 
 def _pressing(task: Task) -> int:

@@ -34,7 +34,7 @@ class Verifier(Recheck):
         self._asked = {one.task_id: (one, None, 0) for one in asked}  # type: ignore[misc]
         self._sample = {one.task_id: one for one in sample}
         self._others, self._results = {}, {}
-        self._lot = b""
+        self._found, self._lot = set(), b""
 
     def _want(self, runs: dict[str, Any]) -> None:
         self.runs = runs
@@ -68,6 +68,21 @@ def test_votes_come_first_and_of_these_what_is_due_earlier() -> None:
     asked = [task(3, TaskStatus.APPEALED, 900), task(4, TaskStatus.APPEALED, 800)]
     first, second, *sample = Verifier(asked, SAMPLE, set()).wants()
     assert [first, second] == [(4, 1), (3, 1)] and set(sample) == {(1, 0), (2, 0)}
+
+
+def test_a_vote_on_what_a_verifier_found_comes_before_strangers_appeals() -> None:
+    """Else a flood of these is run first, and the appeal against a fake lapses."""
+    asked = [task(3, TaskStatus.APPEALED, 800), task(4, TaskStatus.APPEALED, 900)]
+    verifier = Verifier(asked, [], set())
+    calls = {"operator_of": {7: "0x7", 8: "0x8"}}
+    verifier._network = SimpleNamespace(registry=None)  # type: ignore[assignment]
+    verifier._context = SimpleNamespace(  # type: ignore[assignment]
+        chain=SimpleNamespace(call_many=lambda asked: [calls[f][n] for _, f, (n,) in asked])
+    )
+    verifier.tasks.appeal = lambda number: SimpleNamespace(appellant={3: "0x1", 4: "0x8"}[number])
+    verdict: Any = SimpleNamespace(verifiers=(7, 8))
+    verifier._found = {n for n in (3, 4) if verifier._is_found(n, verdict)}
+    assert verifier.wants() == [(4, 1), (3, 1)]
 
 
 def test_each_verifier_has_an_order_of_its_own_for_its_sample() -> None:

@@ -182,9 +182,36 @@ def test_a_vote_on_an_appeal_takes_a_process_from_a_sample_and_from_no_draw(
     assert wanted(runner, sample) == set(sample)
     asked = {name: task(name, TaskStatus.APPEALED) for name in ("appeal", "another")}
     assert wanted(runner, asked | sample) == {"appeal", "one"}
-    assert wanted(runner, asked | sample) == set(asked)
     assert wanted(runner, drawn("mine") | asked | sample) == {"mine", "appeal"}
     assert wanted(runner, asked | drawn("mine") | sample) == {"mine", "appeal"}
+
+
+def test_many_votes_keep_a_verifier_from_no_sample(
+    runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever appealed eight tasks of an hour in each hour, at 5 ZOO each, had both processes of a
+    verifier as slow as its class allows: it ran no sample, and no fake was found."""
+    all_late(monkeypatch)
+    asked = {f"appeal {n}": task(f"appeal {n}", TaskStatus.APPEALED) for n in range(9)}
+    sample = {f"sample {n}": task(f"sample {n}", TaskStatus.AGREED) for n in range(3)}
+    runs, order = asked | sample, []
+    while runs:
+        now = wanted(runner, runs)
+        assert len(now) <= MAX_OPEN
+        done = max(now)  # the sample's
+        order.append(done)
+        runner._at[done].go_on()  # type: ignore[attr-defined]
+        until(lambda done=done: runner.take() == (done, TaskResult(done.encode(), b"")))
+        runs = {name: one for name, one in runs.items() if name != done}
+    assert order[:3] == list(sample)
+
+
+def test_votes_have_both_processes_where_there_is_no_sample(
+    runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_late(monkeypatch)
+    asked = {name: task(name, TaskStatus.APPEALED) for name in ("appeal", "another", "third")}
+    assert wanted(runner, asked) == {"appeal", "another"}
 
 
 def test_nothing_is_ended_while_there_is_room_or_nobody_is_late(runner: TaskRunner) -> None:
