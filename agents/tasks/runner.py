@@ -56,7 +56,7 @@ class TaskRunner:
         self._said: set[str] = set()
         self._lacking: set[str] = set()  # the store did not give an input when last tried
         self._failing: set[str] = set()  # what is wrong with the others
-        self._failed: Counter[str] = Counter()  # tries of these that brought nothing
+        self._tries: Counter[str] = Counter()  # tries of these that brought nothing
 
     def fails(self, name: str) -> bool:
         """Whether a task brought nothing when it was last tried: the store did not give an input,
@@ -65,7 +65,7 @@ class TaskRunner:
 
     def failed(self, name: str) -> int:
         """How many tries at a task brought nothing."""
-        return self._failed[name]
+        return self._tries[name]
 
     @property
     def running(self) -> frozenset[str]:
@@ -83,7 +83,7 @@ class TaskRunner:
         label, now = self.label, time.monotonic()
         self._lacking &= runs.keys()
         self._failing &= runs.keys()
-        self._failed = Counter({name: n for name, n in self._failed.items() if name in runs})
+        self._tries = Counter({name: n for name, n in self._tries.items() if name in runs})
         self._ended &= self.running
         self._since = {name: self._since.get(name, now) for name in runs}
         self._end_unwanted(runs, now)
@@ -214,7 +214,7 @@ class TaskRunner:
             return
         lacking = isinstance(error, StoreError)
         (self._lacking if lacking else self._failing).add(name)
-        self._failed[name] += 1
+        self._tries[name] += 1
         text = f"{name} {type(error).__name__} {error}"
         if text not in self._said:
             self._said.add(text)
