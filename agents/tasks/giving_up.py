@@ -21,7 +21,7 @@ from agents.runtime.pace import stretched
 from agents.tasks.contract import Task
 
 _IN_TIME_SHARE = 2  # of the time, in which inputs come in time
-_LAST_SHARE = 8  # of the time, left when who has no result says so
+_LAST_SHARE = 7  # of the time, left when who has no result says so
 _LAST_BLOCKS = 2.0  # and no less than these: what is sent in one of them is in the next
 _TRIED_SHARE = 4  # of the time, which a run is counted to take at most
 

@@ -77,8 +77,8 @@ def test_a_task_that_runs_for_nobody_yet_is_never_late() -> None:
 def test_slow_blocks_leave_time_for_two_of_them() -> None:
     giving_up, one = GivingUp(), task()
     giving_up.note("job", one, 1, 0)
-    assert not giving_up.in_vain("job", one, RUN_S - 9, SECOND)
-    assert giving_up.in_vain("job", one, RUN_S - 8, SECOND)
+    assert not giving_up.in_vain("job", one, RUN_S - 10, SECOND)
+    assert giving_up.in_vain("job", one, RUN_S - 9, SECOND)
     assert not giving_up.in_vain("job", one, RUN_S - 25, 12.0)
     assert giving_up.in_vain("job", one, RUN_S - 24, 12.0)
 

@@ -13,7 +13,7 @@ import boa
 import pytest
 from eth_utils import keccak
 
-from agents.executor import _SEARCH_SHARE
+from agents.tasks.giving_up import _LAST_SHARE
 from scripts._net.deployment import TaskTerms
 from tests.stage.contracts.clock import BLOCK_SECONDS, mine, now
 from tests.stage.contracts.revm import use_revm
@@ -97,7 +97,7 @@ class Jam:
     def answer(self) -> None:
         """Honest executors give up looking for the inputs, all at the same time."""
         for number in self.open(RUNNING):
-            if now() >= self.stage.state(number).time - RUN_S // _SEARCH_SHARE:
+            if now() >= self.stage.state(number).time - RUN_S // _LAST_SHARE:
                 self.stage.commit_all(number, dict.fromkeys((0, 1), UNAVAILABLE))
                 self.stage.reveal_all(number, dict.fromkeys((0, 1), UNAVAILABLE))
 
