@@ -9,6 +9,8 @@ measure a few of them each round: the same ones, which the round's audit seed dr
 
 The codec is DeMo's and so is the merge, of signs; the inner step is the mean gradient over few and
 small batches, so that more data shows in the update's direction, which is all that is measured.
+Sequences have 64 tokens: the work that an update shows is counted by runs of them, a quarter of a
+sequence each, and where these are short chance says more (docs/gauntlet.md).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ _TWICE, _LATE = "twice the data", "mostly late"
 _GAUNTLET = {
     "top": 5,  # as many as are honest
     "evaluated": 9,  # of 11, by each of three validators
-    "eval_batches": 64,
+    "eval_batches": 16,
     "gamma": 0.95,
 }
 
@@ -46,14 +48,14 @@ def _spec(trainers: int) -> dict[str, Any]:
         "optimizer": {
             "inner": "gradient",
             "batch_size": 2,
-            "seq_len": 16,
+            "seq_len": 64,
             "outer_lr": 4e-3,
             "outer_decay": True,
             "warmup_rounds": 2,
             "min_lr_ratio": 0.3,
         },
         "batches_per_round": _BATCHES * (trainers - _COPIES),
-        "eval_batches": 256,
+        "eval_batches": 64,
     }
 
 
@@ -69,7 +71,7 @@ def _checks(history: Story, names: Mapping[str, str]) -> list[Check]:
     twice = by_name[names[_TWICE]]
     share = scored[-1].consensus
     rating = latest(history, peer_score)
-    found = [_first(twice, honest, share, rating, rounds)]
+    found = [_more(twice, honest, rating)]
     found += [
         _below(node, honest, share, rating, rounds[-1])
         for kind, node in cheats.items()
@@ -79,29 +81,18 @@ def _checks(history: Story, names: Mapping[str, str]) -> list[Check]:
     return found
 
 
-def _first(
-    twice: NodeStory,
-    honest: list[NodeStory],
-    share: Mapping[int, int],
-    rating: dict[int, float],
-    rounds: list[RoundStory],
-) -> Check:
-    """By all that validators say at the end, and by pay once ratings have had time to settle."""
-    late = rounds[len(rounds) // 2 :]
-    others = [node.node_id for node in honest if node is not twice]
-    mine = twice.node_id
-
-    def paid(node: int) -> float:
-        return sum(story.paid.get(node, 0) for story in late) / ZOO
-
-    figures = (paid, lambda node: share.get(node, 0) / SCALE, lambda node: rating.get(node, 0.0))
-    own = [figure(mine) for figure in figures]
-    next_best = [max(map(figure, others)) for figure in figures]
+def _more(twice: NodeStory, honest: list[NodeStory], rating: dict[int, float]) -> Check:
+    """By the whole job and the others' mean: chance says who is paid the most
+    (docs/gauntlet.md)."""
+    others = [node for node in honest if node is not twice]
+    usual = sum(node.earned for node in others) / len(others)
+    most = max(node.earned for node in others)
+    score = sum(rating.get(node.node_id, 0.0) for node in others) / len(others)
     return Check(
-        all(a > b for a, b in zip(own, next_best, strict=True)),
-        f"{twice.name} ranks first: {own[0]:,.1f} ZOO in the last {len(late)} rounds, next "
-        f"{next_best[0]:,.1f}; share at the end {own[1]:.1%}, next {next_best[1]:.1%}; PeerScore "
-        f"{own[2]:.2f}, next {next_best[2]:.2f}",
+        twice.earned > usual,
+        f"{twice.name} is paid more: {twice.earned / ZOO:,.1f} ZOO, nodes with the usual data "
+        f"{usual / ZOO:,.1f} by the mean, {most / ZOO:,.1f} at most; "
+        f"PeerScore {rating.get(twice.node_id, 0.0):.2f}, theirs {score:.2f}",
     )
 
 

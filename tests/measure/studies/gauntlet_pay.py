@@ -2,14 +2,16 @@
 """What a node earns under the score `gauntlet` for what it does, by a real round's functions.
 
 Run: `python -m tests.measure.studies.gauntlet_pay [--job signs|plain|sparse|...] [--rounds 24]
-[--seeds 3] [--cases riders,...] [--paper] [--power 1.25 ...] [--texts]`.
+[--seeds 3] [--cases riders,...] [--paper] [--power 1.25 ...] [--texts] [--seq-len 64]`.
 
 Nodes train a small model on the standard library's source, and three validators score them
 (`scripts/_attacks/gauntlet_swarm.py`). Printed: the share of all pay of each kind of node, over the
-share that its work is of all the work; 1.00 is fair. `--power`: also what the same rounds' ratings
-pay under another exponent of the shares. Who is merged does not depend on it while every plausible
-node has a share. A seed draws what validators measure; with `--texts` it orders the text and draws
-the first model too.
+share that its work is of all the work; 1.00 is fair. Where sizes differ, what each is paid in parts
+of an honest node's pay stands beside it. `--seq-len`: tokens of a sequence, of which a quarter is
+a run on which work is looked for; with more than 32 the small models read as many. `--power`: also
+what the same rounds' ratings pay under another exponent of the shares. Who is merged does not
+depend on it while every plausible node has a share. A seed draws what validators measure; with
+`--texts` it orders the text and draws the first model too.
 """
 
 from __future__ import annotations
@@ -51,11 +53,13 @@ from scripts._attacks.strategies import (
     zero,
 )
 from scripts._attacks.swarm import Strategy, seeded
+from scripts._demo.gauntlet import GAUNTLET as SCENARIO
 from tests.stage.memory.gauntlet_run import LOCAL_STEPS, SPEC, allowed
 from tests.stage.memory.tiny_specs import tiny_model
 
 PAPER: dict[str, Any] = {"pays": "rank", "history": 0, "power": 2.0}
 BATCHES = 4  # a node and round
+DEMO = SCENARIO.spec(SCENARIO.trainers)
 # As in `make demo JOB=gauntlet`, on a smaller model.
 SIGNS: dict[str, Any] = {key: riders.SIGNS[key] for key in ("codec_options", "optimizer")}
 JOBS: dict[str, dict[str, Any]] = {
@@ -79,6 +83,8 @@ JOBS: dict[str, dict[str, Any]] = {
         "optimizer": {**LOCAL_STEPS["optimizer"], "inner": "gradient", "outer_lr": 0.05},
     },
     "steps": {**LOCAL_STEPS, "codec": "demo"},
+    # That of `make demo JOB=gauntlet`, on its own model.
+    "demo": {**{key: DEMO[key] for key in ("codec_options", "optimizer")}, "model": {}},
 }
 
 
@@ -133,6 +139,8 @@ CASES: dict[str, Case] = {
     "pool": crowd(6, pool=(1.0, pools, 3)),
     "pool in part": crowd(5, pool=(1.0, part_pool, 3)),
     "ring": crowd(5, pool=(1.0, pools_in_a_ring, 3)),
+    "twice": crowd(4, twice=(2.0, trains(2.0), 1), noise=(0.0, noise, 2)),
+    "halves": crowd(6, half=(0.5, trains(0.5), 3)),
     "sizes": crowd(5, twice=(2.0, trains(2.0), 1), half=(0.5, trains(0.5), 1)),
     "blur": crowd(5, blur=(0.0, blurs(1), 2)),
     # Nodes 5 to 8 send what 1 to 4 train.
@@ -180,6 +188,7 @@ def report(case: Case, pays: Sequence[Pay]) -> str:
     """Per kind its share of the pay over its share of the work, each seed, and the spread."""
     people = case.population()
     work = {node: person[1] for node, person in people.items()}
+    equal = [n for n, person in people.items() if person[0] == "honest"]
     cells = []
     for kind in case.kinds:
         members = [node for node, person in people.items() if person[0] == kind]
@@ -187,12 +196,27 @@ def report(case: Case, pays: Sequence[Pay]) -> str:
         shares = [sum(pay[n] for n in members) / sum(pay.values()) for pay in pays]
         text = " ".join(f"{share / (fair or 1):.2f}" for share in shares)
         cells.append(f"{kind} {text}" + ("" if fair else " (of all)"))
-    equal = [n for n, person in people.items() if person[0] == "honest"]
+        if case.kinds[kind][0] not in (0.0, 1.0):
+            each = (_each(pay, members) / _each(pay, equal) for pay in pays)
+            cells[-1] += " (" + " ".join(f"{part:.2f}" for part in each) + " of an honest node's)"
     spreads = [
         statistics.pstdev(pay[n] for n in equal) / statistics.mean(pay[n] for n in equal)
         for pay in pays
     ]
     return "; ".join(cells) + "; spread " + " ".join(f"{s:.2f}" for s in spreads)
+
+
+def _each(pay: Pay, members: Sequence[int]) -> float:
+    """What one of these nodes was paid, by the mean."""
+    return statistics.mean(pay[node] for node in members)
+
+
+def longer(fields: Mapping[str, Any], length: int) -> dict[str, Any]:
+    """The fields of a spec with sequences of so many tokens, and a model that reads them."""
+    model = {**SPEC["model"], **fields.get("model", {})}
+    if "model" not in fields and length > model["max_seq_len"]:
+        fields = {**fields, "model": {**model, "max_seq_len": length}}
+    return {**fields, "optimizer": {**fields["optimizer"], "seq_len": length}}
 
 
 def main() -> None:
@@ -204,6 +228,7 @@ def main() -> None:
     parser.add_argument("--evaluated", type=int, default=16)
     parser.add_argument("--eval-batches", type=int, default=6)
     parser.add_argument("--batches", type=int, default=BATCHES)
+    parser.add_argument("--seq-len", type=int, help="tokens of a sequence")
     parser.add_argument("--paper", action="store_true", help="pay as the paper does")
     parser.add_argument("--texts", action="store_true", help="text and first model by the seed")
     parser.add_argument("--options", default="{}", help="more score options, JSON")
@@ -221,8 +246,11 @@ def main() -> None:
                 with tempfile.TemporaryDirectory() as folder:
                     store = EmbeddedStore(Path(folder) / "store")
                     people = len(CASES[name].population())
+                    chosen_job = JOBS[job]
+                    if chosen.seq_len:
+                        chosen_job = longer(chosen_job, chosen.seq_len)
                     fields = {
-                        **JOBS[job],
+                        **chosen_job,
                         "score_options": options,
                         "batches_per_round": chosen.batches * people,
                     }
