@@ -247,7 +247,8 @@ def test_a_verifier_does_what_its_jobs_ask_for_first() -> None:
         "context": SimpleNamespace(wallet=SimpleNamespace(address="")),
         "network": SimpleNamespace(node_of=lambda _: VERIFIER),
         "recheck": SimpleNamespace(step=lambda *_: None),
-        "jobs": SimpleNamespace(step=lambda *_: found.pop(0)),
+        "jobs": SimpleNamespace(step=lambda *_: found.pop(0), served=frozenset()),
+        "reserve": SimpleNamespace(look=lambda *_: None),
         "benchmarks": SimpleNamespace(step=lambda node, _: asked.append(node)),
     }
     vars(verifier).update(parts)
