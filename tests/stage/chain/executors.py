@@ -8,6 +8,7 @@ has anything to do.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
@@ -25,6 +26,8 @@ from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
+from agents.storage.errors import NotFound
+from agents.tasks.compute.classes import CPU
 from agents.tasks.compute.make import publish
 from agents.tasks.compute.result import TaskResult
 from agents.tasks.compute.spec import TaskSpec
@@ -38,6 +41,7 @@ from tests.stage.chain.people import Node, Party
 from tests.stage.chain.tasks import FEE, RUN_S, Tasks
 from tests.stage.memory.task_inputs import TaskInputs
 
+_FRESH = itertools.count(20)
 _PATIENCE_S = 300.0  # of the test, for anything; the machine may be busy with other things
 
 
@@ -120,6 +124,11 @@ class Executors(RunningAgents):
         self.agents[name] = agent
         return agent
 
+    def all_recheck(self) -> None:
+        """Start all three verifiers."""
+        for name in ("vic", "vera", "vito"):
+            self.recheck(name)
+
     def _begin(self, node: Node, role: str, **options: Any) -> Context:
         store = self.store.location
         return self.begin(
@@ -164,6 +173,53 @@ class Executors(RunningAgents):
 
     def gain(self, *parties: Party) -> int:
         return self.tasks.people.gain(*parties)
+
+    def fresh(self) -> TaskSpec:
+        """A task unlike any before."""
+        return self.inputs.evaluate(first=next(_FRESH))
+
+    def requested(self) -> tuple[int, Node, Node]:
+        """A new task, unlike any before, and the two whom its draw will take."""
+        task_id = self.create(self.fresh())
+        self.tasks.chain.mine(2)
+        first, second = self.drawn(task_id)
+        return task_id, first, second
+
+    def running(self) -> tuple[int, Node, Node]:
+        """A new task, and the two whom its draw will take, who run."""
+        task_id, first, second = self.requested()
+        self.start(first, second)
+        return task_id, first, second
+
+    def everybody(
+        self, one: type[Executor], others: type[Executor], **options: Any
+    ) -> tuple[int, Node, Node]:
+        """A new task, and the two whom its draw will take. The first is of one kind (started with
+        `options`), the whole rest of the pool of another."""
+        task_id, first, second = self.requested()
+        self.start_one(first, one, **options)
+        self.start(second, *self.others(first, second), kind=others)
+        return task_id, first, second
+
+    def others(self, *nodes: Node) -> list[Node]:
+        return [node for node in self.tasks.executors if node not in nodes]
+
+    def right(self, task_id: int) -> bytes:
+        """What running the task gives, found apart from everybody."""
+        task = self.task(task_id)
+        return self.process.run(task.spec, task.run_s, CPU, self.folder / "right").digest
+
+    def has(self, digest: bytes) -> bool:
+        """Whether the store has a payload."""
+        try:
+            self.store.get_digest(digest, 2**30)
+        except NotFound:
+            return False
+        return True
+
+    def published(self, task_id: int) -> None:
+        """Drive until a task's result is in the store."""
+        self.drive(lambda: self.has(self.task(task_id).result or b""), "the result is published")
 
     # -- time ----------------------------------------------------------------------------------
 
