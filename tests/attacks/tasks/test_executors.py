@@ -61,7 +61,7 @@ def test_a_refusal_is_a_result(executors: Executors) -> None:
 
 
 def test_the_first_commitment_captures_the_draw(executors: Executors) -> None:
-    task_id, first, second = executors.running()
+    task_id, first, second = executors.at_work()
     executors.until(task_id, AGREED)
     lanes = {(first.name, 0), (second.name, 1)}
     committed = {(name, f"committed: task {task_id}, lane {lane}") for name, lane in lanes}
@@ -126,7 +126,7 @@ def test_the_silent_one_is_slashed_and_replaced(executors: Executors) -> None:
 
 def test_it_reveals_while_it_computes(executors: Executors) -> None:
     """A second task keeps the process busy; the first is opened meanwhile."""
-    task_id, first, _ = executors.running()
+    task_id, first, _ = executors.at_work()
     executors.until(task_id, REVEALING)
     agent = executors.agents[first.name]
     assert isinstance(agent, Executor)

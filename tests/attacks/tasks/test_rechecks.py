@@ -86,7 +86,7 @@ def _pair_gains(executors: Executors) -> list[float]:
 
 
 def test_a_verifier_that_samples_leaves_the_right_alone(executors: Executors) -> None:
-    task_id, *_ = executors.running()
+    task_id, *_ = executors.at_work()
     executors.until(task_id, AGREED)
     vic = executors.tasks.people.nodes["vic"]
     executors.recheck("vic", rate=1.0)

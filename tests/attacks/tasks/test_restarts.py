@@ -29,7 +29,7 @@ def test_an_executor_killed_at_any_point_reveals_after_its_restart(
     executors: Executors, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """Restarted, it goes on with the secret that it had, and nobody is slashed."""
-    task_id, first, second = executors.running()
+    task_id, first, second = executors.at_work()
     died: list[str] = []
 
     def dies(name: str) -> None:
@@ -85,7 +85,7 @@ def test_killed_under_its_former_name_it_reveals_under_the_new_one(
 
 
 def test_a_lost_journal_is_said_once(executors: Executors) -> None:
-    task_id, first, _ = executors.running()
+    task_id, first, _ = executors.at_work()
     executors.until(task_id, REVEALING)
     journal = executors.agents[first.name].context.journal
     for name in journal.keys("task-"):

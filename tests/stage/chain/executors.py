@@ -185,7 +185,7 @@ class Executors(RunningAgents):
         first, second = self.drawn(task_id)
         return task_id, first, second
 
-    def running(self) -> tuple[int, Node, Node]:
+    def at_work(self) -> tuple[int, Node, Node]:
         """A new task, and the two whom its draw will take, who run."""
         task_id, first, second = self.requested()
         self.start(first, second)
