@@ -460,7 +460,7 @@ class Verifier:
         did = self.recheck.step(head, node) if node else None
         did = did or self.jobs.step(head, node)
         if node:
-            self.reserve.look(head, self.jobs.served)
+            self.reserve.look(head, self.jobs.in_hand)
         # Last: a stranger's answer without an artefact costs a search, and waits for nothing else.
         return did or (self.benchmarks.step(node, head) if node else None)
 

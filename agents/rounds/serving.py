@@ -78,8 +78,8 @@ class Serving(Generic[Duty]):
         self._turns = Turns(context.log, context.metrics)
 
     @property
-    def served(self) -> frozenset[int]:
-        """The jobs that were served at the last step."""
+    def in_hand(self) -> frozenset[int]:
+        """The jobs in which the node has had a duty since the last step."""
         return frozenset(self._duties)
 
     def in_job(self, job_id: int) -> Duty:

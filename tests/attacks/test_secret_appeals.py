@@ -21,6 +21,7 @@ from agents.jobs.model_files import read_model
 from agents.jobs.publish import publish_job
 from agents.protocol.network import Network
 from agents.protocol.view import View, observe
+from agents.rounds.data_access import DataAccess
 from agents.rounds.member_access import MemberAccess
 from agents.rounds.models import Models
 from agents.rounds.plan import Plans
@@ -119,6 +120,28 @@ def appeal(people: People, node: Node, report: bytes) -> None:
     bond = people.chain.call(people.reports, "appeal_bond")
     people.chain.send(node.owner, people.token, "approve", people.reports.address, bond)
     people.chain.send(node.owner, people.reports, "appeal", report, b"\1" * 32)
+
+
+def seated(
+    stage: Stage, ann: Node, eve: Node
+) -> tuple[DataAccess, Network, dict[Node, bytes], MemberAccess]:
+    """Vic's access to a job of sealed payloads, in which ann and eve are reported, and a member's,
+    who has announced a key to read with."""
+    (vic, _), (abe, network) = stage.start("vic"), stage.start("abe")
+    reports = reported(stage, network, ann, eve, abe.sealing)
+    stage.people.chain._nonces.clear()
+    access, _ = begin_member(stage)
+    access.step(stage.people.job)
+    stage.people.chain._nonces.clear()
+    return vic, network, reports, access
+
+
+def tell(stage: Stage, network: Network, vic: DataAccess) -> None:
+    """Vic tells members the keys that they need."""
+    people = stage.people
+    context, node = stage.agents.running["vic"], people.nodes["vic"].node_id
+    teller = PayloadKeys(network, context, stage.store, vic.models, vic.sealing)
+    assert (teller.step(people.job, node) or "").startswith("disclosed:")
 
 
 @pytest.mark.parametrize("how", ["shards", "one key"])
@@ -233,9 +256,7 @@ def test_wrong_keys_of_sealed_payloads_change_no_verdict(
     view = observe(network, people.job, network.chain.head(), people.round)
     judge = Judge(network, stage.store, DEVICE, lambda why: None, access)
     assert judge.is_innocent(view, eve.node_id) is None
-    context, node = stage.agents.running["vic"], people.nodes["vic"].node_id
-    teller = PayloadKeys(network, context, stage.store, vic.models, vic.sealing)
-    assert (teller.step(people.job, node) or "").startswith("disclosed:")
+    tell(stage, network, vic)
     assert verdict(judge, view, eve) is False
     readers = [e.reader for one in stage.files(network).read() for e in one.release.readers]
     assert set(readers) == {member}
@@ -247,12 +268,7 @@ def test_strangers_files_are_not_even_looked_for(
 ) -> None:
     """Whoever puts digests on record that no store has would keep members waiting for stores."""
     people = stage.people
-    (vic, _), (abe, network) = stage.start("vic"), stage.start("abe")
-    reports = reported(stage, network, ann, eve, abe.sealing)
-    people.chain._nonces.clear()
-    access, _ = begin_member(stage)
-    access.step(people.job)
-    people.chain._nonces.clear()
+    vic, network, reports, access = seated(stage, ann, eve)
     keys, looked, honest = network.deployment["DataKeys"], list[bytes](), stage.store.get_digest
     for n in range(5):
         digest = bytes([n + 1]) * 32
@@ -268,9 +284,7 @@ def test_strangers_files_are_not_even_looked_for(
     judge = Judge(network, stage.store, DEVICE, lambda why: None, access)
     assert judge.is_innocent(view, eve.node_id) is None
     assert looked and not {bytes([n + 1]) * 32 for n in range(5)} & set(looked)
-    context, node = stage.agents.running["vic"], people.nodes["vic"].node_id
-    teller = PayloadKeys(network, context, stage.store, vic.models, vic.sealing)
-    assert (teller.step(people.job, node) or "").startswith("disclosed:")
+    tell(stage, network, vic)
     assert verdict(judge, view, eve) is False
 
 
@@ -282,12 +296,7 @@ def test_a_verifier_that_fills_a_members_room_blinds_it_to_no_case(
     kept 16 MiB of keys in a job, whoever told them: from then on it read no key of another
     verifier or of the sponsor there, so no case of the job was judged."""
     people = stage.people
-    (vic, _), (abe, network) = stage.start("vic"), stage.start("abe")
-    reports = reported(stage, network, ann, eve, abe.sealing)
-    people.chain._nonces.clear()
-    access, _ = begin_member(stage)
-    access.step(people.job)
-    people.chain._nonces.clear()
+    vic, network, reports, access = seated(stage, ann, eve)
     appeal(people, ann, reports[ann])
     member, keys = people.members[0].address, network.deployment["DataKeys"]
     public = bytes(network.chain.call(keys, "reader_key_of", member)).hex()
@@ -313,7 +322,5 @@ def test_a_verifier_that_fills_a_members_room_blinds_it_to_no_case(
     while len(received._read) < 6 and time.monotonic() < until:
         assert judge.is_innocent(view, ann.node_id) is None
         time.sleep(0.05)
-    context, node = stage.agents.running["vic"], people.nodes["vic"].node_id
-    teller = PayloadKeys(network, context, stage.store, vic.models, vic.sealing)
-    assert (teller.step(people.job, node) or "").startswith("disclosed:")
+    tell(stage, network, vic)
     assert verdict(judge, view, ann) is True

@@ -242,19 +242,21 @@ def test_a_verifier_does_what_its_jobs_ask_for_first() -> None:
     """What one acts on in a round has a deadline, and a verdict on a benchmark can wait."""
     found: list[str | None] = ["reported", None]
     asked: list[int] = []
+    looked: list[set[int]] = []
     verifier = object.__new__(Verifier)
     parts: dict[str, Any] = {
         "context": SimpleNamespace(wallet=SimpleNamespace(address="")),
         "network": SimpleNamespace(node_of=lambda _: VERIFIER),
         "recheck": SimpleNamespace(step=lambda *_: None),
-        "jobs": SimpleNamespace(step=lambda *_: found.pop(0), served=frozenset()),
-        "reserve": SimpleNamespace(look=lambda *_: None),
+        "jobs": SimpleNamespace(step=lambda *_: found.pop(0), in_hand={3}),
+        "reserve": SimpleNamespace(look=lambda _, jobs: looked.append(jobs)),
         "benchmarks": SimpleNamespace(step=lambda node, _: asked.append(node)),
     }
     vars(verifier).update(parts)
     head: Any = SimpleNamespace(number=10, timestamp=0)
     assert verifier.step(head) == "reported" and not asked
     assert verifier.step(head) is None and asked == [VERIFIER]
+    assert looked == [{3}, {3}], "its wallet is held against the jobs that it serves"
 
 
 def test_an_artefact_that_comes_late_is_judged(bench: Bench) -> None:
