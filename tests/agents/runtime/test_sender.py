@@ -81,6 +81,38 @@ def mine_at(anvil, base_fee):
     anvil.mine()
 
 
+def small_blocks(anvil):
+    """From the next block on a block has room for one transaction of `mine_full`."""
+    anvil.rpc("evm_setBlockGasLimit", hex(600_000))
+    anvil.mine()
+
+
+def mine_full(anvil, tiny, blocks):
+    """Mine blocks that another key fills: what else the pool holds stays there."""
+    filler = Wallet(Account.from_key(KEYS[1]))
+    for _ in range(blocks):
+        sent = send_raw(anvil, filler, tiny, "burn", 1_500, gas=590_000, tip_gwei=9)
+        anvil.mine()
+        block = anvil.rpc("eth_getBlockByNumber", "latest", False)
+        assert block["transactions"] == [sent]
+
+
+def send_raw(anvil, key, contract, function, *args, gas, tip_gwei):
+    """Send from `key` without a Sender; the hash."""
+    request = {
+        "type": 2,
+        "chainId": 31337,
+        "nonce": nonce(anvil, key.address),
+        "to": contract.address,
+        "data": "0x" + contract.function(function, len(args)).encode(args).hex(),
+        "value": 0,
+        "gas": gas,
+        "maxFeePerGas": 10 * tip_gwei * 10**9,
+        "maxPriorityFeePerGas": tip_gwei * 10**9,
+    }
+    return anvil.rpc("eth_sendRawTransaction", "0x" + key.sign_transaction(request)[0].hex())
+
+
 def test_send_returns_a_checked_receipt(sender, chain, tiny):
     receipt = sender.send(tiny, "ping", "hello")
     assert receipt.status == 1 and chain.call(tiny, "n") == 1
@@ -212,19 +244,16 @@ def test_what_the_next_block_refuses_too_is_not_sent(sender, tiny):
 
 
 def test_stuck_transactions_are_replaced_with_at_least_a_tenth_more(sender, anvil, tiny, lines):
+    small_blocks(anvil)
     run = waiting(sender, anvil, tiny)
     first_nonce, first = next(iter(pooled(anvil, sender.address).items()))
-    for _ in range(3):  # blocks too dear for it
-        mine_at(anvil, 10**12)
-    # anvil drops what cannot pay the base fee; other nodes would keep it
-    eventually(
-        lambda: pooled(anvil, sender.address).get(first_nonce, first)["hash"] != first["hash"]
-    )
+    mine_full(anvil, tiny, 3)
+    eventually(lambda: pooled(anvil, sender.address)[first_nonce]["hash"] != first["hash"])
     second = pooled(anvil, sender.address)[first_nonce]
     for field in ("maxFeePerGas", "maxPriorityFeePerGas"):
         assert int(second[field], 16) * 10 >= int(first[field], 16) * 11
     assert second["nonce"] == first["nonce"]
-    mine_at(anvil, 10**9)
+    anvil.mine()
     assert run.join().tx_hash == second["hash"]
     assert len(lines.events("tx_replaced")) == 1
 
@@ -307,29 +336,17 @@ def test_leftovers_of_an_earlier_process_are_awaited(chain, wallet, anvil, tiny,
 
 
 def test_leftovers_that_stay_are_replaced(chain, wallet, anvil, tiny, lines):
+    small_blocks(anvil)
     anvil.rpc("evm_setAutomine", False)
-    request = {
-        "type": 2,
-        "chainId": 31337,
-        "nonce": nonce(anvil, wallet.address),
-        "to": tiny.address,
-        "data": "0x" + tiny.function("ping", 1).encode(["old"]).hex(),
-        "value": 0,
-        "gas": 200_000,
-        "maxFeePerGas": 5 * 10**9,
-        "maxPriorityFeePerGas": 3 * 10**9,
-    }
-    old = anvil.rpc("eth_sendRawTransaction", "0x" + wallet.sign_transaction(request)[0].hex())
+    old = send_raw(anvil, wallet, tiny, "ping", "old", gas=200_000, tip_gwei=3)
     sender = Sender(chain, wallet, 31337, lines.log, poll_s=0.03)
     run = Background(lambda: sender.send(tiny, "ping", "new"))
-    for _ in range(3):
-        eventually(lambda: lines.events("tx_leftover"))
-        mine_at(anvil, 10**12)
-        time.sleep(0.1)
-    eventually(lambda: all(tx["hash"] != old for tx in pooled(anvil, wallet.address).values()))
-    mine_at(anvil, 10**9)
+    eventually(lambda: lines.events("tx_leftover"))
+    mine_full(anvil, tiny, 3)
+    eventually(lambda: pooled(anvil, wallet.address)[0]["hash"] != old)
+    anvil.mine()
     (event,) = run.join().events(tiny, "Pinged")
-    assert event.args["note"] == "new" and chain.call(tiny, "n") == 1
+    assert event.args["note"] == "new" and nonce(anvil, wallet.address) == 1
 
 
 def test_a_send_survives_the_nodes_restart(start_anvil, compiled, lines, wallet, tmp_path):
