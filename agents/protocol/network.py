@@ -233,7 +233,6 @@ class Network:
             node = args["node_id"]
             found[node] = Reveal(
                 node=node,
-                operator=self.operator_of(node),
                 input_root=args["input_root"],
                 content=args["content"],
                 trace_root=args["trace_root"],

@@ -261,10 +261,9 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Reveal:
-    """What a node revealed."""
+    """What a node revealed, and nothing that may change later: artefacts are kept by it."""
 
     node: int
-    operator: str
     input_root: bytes
     content: bytes
     trace_root: bytes

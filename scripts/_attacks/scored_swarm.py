@@ -37,8 +37,7 @@ class ScoredSwarm(Swarm):
     def settled(self, plan: Plan, sent: Mapping[int, State]) -> tuple[Mapping[int, int], State]:
         """By the job's merge and score; a refused merge pays nobody and changes nothing."""
         submissions = [
-            Submission(Reveal(node, f"0x{node:040x}", *[_DIGEST] * 4), sent[node], "")
-            for node in self.nodes
+            Submission(Reveal(node, *[_DIGEST] * 4), sent[node], "") for node in self.nodes
         ]
         history = self.history[: self.job.score.needs_updates]
         place = (1, self.number + 1)

@@ -83,7 +83,7 @@ def publish_work(
         proof = work.proof.model_copy(update={"determinism_class": FOREIGN_CLASS})
         work = replace(work, proof=proof)
     work.publish(tiny.store, payload=publish)
-    reveal = work.reveal(node.operator.address)
+    reveal = work.reveal()
     committed = CommittedWork.of_reveal(reveal, keccak(text=f"salt of {node.name}"))
     return PublishedWork(node, committed, fetch(reveal, tiny.job, tiny.store))
 

@@ -96,7 +96,7 @@ def reported(
             work = replace(work, payload=sealing.seal(work.payload, view))
         work.publish(stage.store)
         salt = keccak(text=f"salt of {node.name}")
-        works[node] = CommittedWork.of_reveal(work.reveal(node.operator.address), salt)
+        works[node] = CommittedWork.of_reveal(work.reveal(), salt)
         people.commit(node, works[node])
     people.pass_phase(COMMIT)
     for node, committed in works.items():

@@ -75,7 +75,6 @@ def check_claims(
         found.append(
             Reveal(
                 node=node,
-                operator=registry.operator(node, reveal),
                 **{
                     name: bytes(reveal.args[name])
                     for name in ("input_root", "content", "trace_root", "proof")

@@ -97,7 +97,7 @@ class Stage:
 
     def reveal(self, miner: int) -> Reveal:
         content = self.stated.get(miner, digest_of(cid_of_bytes(self.raw[miner])))
-        return Reveal(miner, "", bytes(32), content, bytes(32), bytes(32))
+        return Reveal(miner, bytes(32), content, bytes(32), bytes(32))
 
     def pieces(self, owner: int, of: int, plan_codec: Any = DENSE) -> Pieces:
         job: Any = SimpleNamespace(

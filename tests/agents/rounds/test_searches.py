@@ -16,7 +16,7 @@ from agents.storage.errors import StoreUnavailable
 
 
 def reveal(node: int, content: bytes = bytes(32)) -> Reveal:
-    return Reveal(node, "0x" + "00" * 20, bytes(32), content, bytes(32), bytes(32))
+    return Reveal(node, bytes(32), content, bytes(32), bytes(32))
 
 
 def missing(one: Reveal) -> Submission:

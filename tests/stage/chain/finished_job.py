@@ -345,7 +345,7 @@ class FinishedJob:
         """Put the work in the store; what commits to it."""
         work.publish(self.store)
         salt = keccak(text=f"salt of {node.name} in round {self.people.round}")
-        return CommittedWork.of_reveal(work.reveal(node.operator.address), salt)
+        return CommittedWork.of_reveal(work.reveal(), salt)
 
     def _propose(self, plan: Plan, by: Node | None = None) -> tuple[list[int], list[int]]:
         """The aggregator on duty, or another node, proposes the true result."""

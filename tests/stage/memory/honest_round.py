@@ -76,11 +76,10 @@ class HonestWork:
         for raw in (self.trace, self.proof.to_bytes(), *([self.payload] if payload else [])):
             store.put_bytes(raw)
 
-    def reveal(self, operator: str = "") -> Reveal:
-        """What the chain says of the work; `operator`: the node's address."""
+    def reveal(self) -> Reveal:
+        """What the chain says of the work."""
         return Reveal(
             node=self.node,
-            operator=operator or "0x" + f"{self.node:040x}",
             input_root=self.input_root,
             content=digest_of(cid_of_bytes(self.payload)),
             trace_root=self.trace_root,

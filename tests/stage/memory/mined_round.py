@@ -195,7 +195,6 @@ class MinedRound(TinyJob):
         digests = [digest_of(cid_of_bytes(raw)) for raw in (shown.payload, proof)]
         reveal = Reveal(
             node=node,
-            operator=WALLETS[node].address,
             input_root=b"\0" * 32,
             content=digests[0],
             trace_root=shown.root,

@@ -38,7 +38,7 @@ def on_another_machine(
     found: dict[int, Reveal] = {}
     for node, fields in json.loads(done.stdout.splitlines()[-1]).items():
         raw = {name: bytes.fromhex(fields[name]) for name in ("content", "trace_root", "proof")}
-        found[int(node)] = Reveal(int(node), fields["operator"], bytes(32), **raw)
+        found[int(node)] = Reveal(int(node), bytes(32), **raw)
     return found
 
 
@@ -52,7 +52,7 @@ def answer(submissions: Sequence[Mined]) -> None:
     told = {}
     for node, one in ((s.reveal.node, s.reveal) for s in submissions):
         names = ("content", "trace_root", "proof")
-        told[node] = {name: getattr(one, name).hex() for name in names} | {"operator": one.operator}
+        told[node] = {name: getattr(one, name).hex() for name in names}
     print(json.dumps(told))
 
 
