@@ -36,7 +36,7 @@ from agents.mechanisms.verify import Verification
 from agents.protocol.network import Network
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError
-from agents.training.data import MAX_MANIFEST_BYTES, Dataset, DataSource, Reader
+from agents.training.data import MAX_MANIFEST_BYTES, Dataset, DataSource, Reader, layout_of
 from agents.training.documents import DataError
 from agents.training.flat import FlatModel
 from agents.training.inner_state import optimizer_shapes
@@ -127,7 +127,7 @@ class JobContext:
         cid = spec.model.config_cid
         self._config = None if cid is None else store.get(cid, MAX_MANIFEST_BYTES)
         self._stages = _stage_shapes(self.slices)
-        self.shapes: Shapes = _union(self._stages) or template(spec.model, self._config)
+        self.shapes: Shapes = _union(self._stages) or _template(spec, self._config)
         self.mode: Mode = mechanism(spec, "mode")
         self.verification: Verification = mechanism(spec, "verify")
         self.merge: Merge = mechanism(spec, "merge")
@@ -154,6 +154,7 @@ class JobContext:
         try:
             self._dataset = Dataset.from_bytes(store.get(spec.data, MAX_MANIFEST_BYTES))
             check_data(spec, self._dataset)
+            layout_of(self._dataset, spec)
         except DataError as error:
             raise SpecError(f"data: {error}") from error
         if self.own_keys and spec.access != "encrypted":
@@ -345,6 +346,14 @@ def _stage_shapes(slices: Slices | None) -> tuple[Shapes, ...]:
         return tuple(stage_template(slices, index) for index in range(slices.last + 1))
     except ValueError as error:
         raise SpecError(f"pipeline: {error}") from error
+
+
+def _template(spec: JobSpec, config: bytes | None) -> Shapes:
+    """The tensors of the spec's model; SpecError if it can't be built."""
+    try:
+        return template(spec.model, config)
+    except Exception as error:  # any class of error can come out of a stranger's model
+        raise SpecError(f"model: {type(error).__name__}: {error}"[:500]) from error
 
 
 def _union(stages: Iterable[Shapes]) -> Shapes:

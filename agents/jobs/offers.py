@@ -41,6 +41,7 @@ from agents.protocol.numbers import BPS, JobStatus, Phase, Role
 from agents.protocol.structs import Bounds, Job, Round, Terms, read
 from agents.runtime.chain import Head
 from agents.runtime.config import AgentSettings
+from agents.runtime.errors import AgentError
 from agents.runtime.logs import Log
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.spec import SpecError
@@ -291,17 +292,23 @@ class Offers:
             # Noted, so that those that were searched for wait until it was tried as well.
             self._unread.setdefault(terms.spec, (0.0, 0.0, _NOT_YET))
             return replace(offer, refused=why or _NOT_YET)
-        from agents.jobs.judgeable import unjudgeable
-
         try:
-            job = self._job_of(offer.job_id)
-            too_long = unjudgeable(job, terms)
-        except (SpecError, StoreError) as error:
-            if isinstance(error, StoreUnavailable):
-                raise  # the store itself is down: that says nothing about the job
-            why = f"its spec can't be used: {error}"
+            return self._judged(offer, listed)
+        except (AgentError, StoreUnavailable):
+            raise  # the chain or the store itself is down: that says nothing about the job
+        except Exception as error:  # a stranger's job must not keep this node from all others
+            kind = "" if isinstance(error, SpecError | StoreError) else type(error).__name__ + ": "
+            why = f"its spec can't be used: {kind}{error}"[:500]
             self._missed(terms.spec, self._clock() - began, why)
             return replace(offer, refused=why)
+
+    def _judged(self, offer: Offer, listed: Job) -> Offer:
+        """The same, where nothing speaks against reading the spec. Raises whatever it gives."""
+        from agents.jobs.judgeable import unjudgeable
+
+        terms = listed.terms
+        job = self._job_of(offer.job_id)
+        too_long = unjudgeable(job, terms)
         self._unread.pop(terms.spec, None)
         self._had.add(terms.spec)
         at_stake = self.stakes.now()

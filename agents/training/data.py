@@ -237,6 +237,38 @@ def encoder(
     return encode
 
 
+def layout_of(dataset: Dataset, spec: JobSpec) -> Layout:
+    """Where the sequences of a job lie in its data, by the manifest alone.
+
+    Raises:
+        DataError: the data does not fit the model's vocabulary, or holds too few sequences for one
+            batch and one validation sequence.
+    """
+    if dataset.vocab_size > spec.model.vocab_size:
+        raise DataError(
+            f"the data has {dataset.vocab_size} tokens but the model's vocab_size is "
+            f"{spec.model.vocab_size}"
+        )
+    length, batch = spec.optimizer.seq_len, spec.optimizer.batch_size
+    counts = [shard.tokens for shard in dataset.shards]
+    kind = Across if dataset.key_salt is None else Within
+    found: Layout = kind(counts, length, spec.val_fraction)
+    if found.train < batch or found.val < 1:
+        whole = (
+            ""
+            if kind is Across
+            else (
+                f" (shards with keys of their own are validated on whole, and there are "
+                f"{len(counts)}: smaller ones may help, with --shard-bytes)"
+            )
+        )
+        raise DataError(
+            f"{dataset.tokens} tokens give {found.train + found.val} sequences of {length}, too "
+            f"few for a batch of {batch} and validation; add data or shrink them{whole}"
+        )
+    return found
+
+
 class DataSource:
     """Batches of a job, read from the store on demand; each shard is verified by its CID.
 
@@ -251,35 +283,14 @@ class DataSource:
         """Fetch the manifest of ``spec.data``.
 
         Raises:
-            DataError: the manifest is malformed, does not fit the model's vocabulary, or holds
-                too few sequences for one batch and one validation sequence.
+            DataError: the manifest is malformed, or as `layout_of`.
         """
         self._store = store
         self.dataset = Dataset.from_bytes(store.get(spec.data, MAX_MANIFEST_BYTES))
-        if self.dataset.vocab_size > spec.model.vocab_size:
-            raise DataError(
-                f"the data has {self.dataset.vocab_size} tokens but the model's vocab_size is "
-                f"{spec.model.vocab_size}"
-            )
+        self._layout = layout_of(self.dataset, spec)
         self._seq, self.batch_size = spec.optimizer.seq_len, spec.optimizer.batch_size
         counts = [shard.tokens for shard in self.dataset.shards]
-        kind = Across if self.dataset.key_salt is None else Within
-        self._layout: Layout = kind(counts, self._seq, spec.val_fraction)
         self.train_sequences, self.val_sequences = self._layout.train, self._layout.val
-        if self.train_sequences < self.batch_size or self.val_sequences < 1:
-            whole = (
-                ""
-                if kind is Across
-                else (
-                    f" (shards with keys of their own are validated on whole, and there are "
-                    f"{len(counts)}: smaller ones may help, with --shard-bytes)"
-                )
-            )
-            raise DataError(
-                f"{self.dataset.tokens} tokens give {self.train_sequences + self.val_sequences} "
-                f"sequences of {self._seq}, too few for a batch of {self.batch_size} and "
-                f"validation; add data or shrink them{whole}"
-            )
         self._order = self._layout.order(self.batch_size, spec.data_seed)
         self.batches_per_epoch = self._order.batches_per_epoch
         self._starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace as Stub
 from typing import Any
@@ -15,8 +16,9 @@ from agents.jobs.job import JobContext, JobContexts
 from agents.jobs.model_files import hash_of, read_model
 from agents.jobs.publish import publish_job
 from agents.mechanisms import boundary
-from agents.storage.cid import digest_of
+from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
+from agents.training.data import Dataset, Shard
 from agents.training.evaluate import validation_loss
 from agents.training.flat import FlatModel
 from agents.training.model import init_state
@@ -130,3 +132,35 @@ def test_contexts_of_strangers_jobs_are_forgotten(
         assert len(contexts._contexts) <= 3
     assert contexts.context(1) is first
     assert contexts.context(19) is contexts.context(19)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "more", "why"),
+    [
+        (10, {}, "data: 10 tokens give 0 sequences"),
+        (100_000, {"dtype": "uint32", "vocab_size": 70_000}, "data: the data has 70000 tokens"),
+    ],
+)
+def test_data_that_no_batch_can_be_made_of_is_refused_by_its_manifest(
+    tiny: HonestRound, tmp_path: Path, tokens: int, more: Mapping[str, Any], why: str
+) -> None:
+    """Before anybody joins, and where the text is encrypted as well."""
+    store = EmbeddedStore(tmp_path)
+    shards = (Shard(cid=cid_of_bytes(b"published nowhere"), tokens=tokens),)
+    data = store.put_bytes(Dataset(shards=shards, **more).to_bytes())
+    spec = tiny.job.spec.model_copy(update={"data": data})
+    for access in ("public", "encrypted"):
+        with pytest.raises(SpecError, match=why):
+            JobContext(spec.model_copy(update={"access": access}), store)
+
+
+@pytest.mark.parametrize("config", [b"no config", b"{}", b'{"model_type": "gpt2", "n_embd": -1}'])
+def test_a_model_that_can_t_be_built_is_a_wrong_spec(
+    tiny: HonestRound, tmp_path: Path, config: bytes
+) -> None:
+    store = EmbeddedStore(tmp_path)
+    model = {"kind": "transformers", "config_cid": store.put_bytes(config)}
+    spec = tiny.job.spec
+    spec = spec.model_copy(update={"model": spec.model.model_copy(update=model)})
+    with pytest.raises(SpecError, match="model: ModelConfigError"):
+        JobContext(spec, store)

@@ -27,9 +27,11 @@ from agents.protocol.slashing import DEFAULTS, Row
 from agents.protocol.structs import NO_ROUND, Bounds, Round
 from agents.runtime.chain import Head
 from agents.runtime.config import AgentSettings, TrainerSettings
+from agents.runtime.errors import RpcDown
 from agents.runtime.logs import open_log
-from agents.storage.errors import NotFound
+from agents.storage.errors import NotFound, StoreUnavailable
 from agents.training.determinism import determinism_class
+from agents.training.spec import SpecError
 from tests.stage.memory.honest_round import DEVICE, HonestRound
 
 NODES = 3
@@ -88,6 +90,39 @@ def test_a_verifier_s_work_is_what_it_does_again(tiny: HonestRound, tmp_path: Pa
         flops.append(offers._with_spec(OFFER, job).flop)
         assert flops[-1] / NODES == pytest.approx(verifying(tiny.job, found))
     assert flops[0] > flops[1] > flops[2] > 0
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (SpecError("data: too little"), "data: too little"),
+        (ZeroDivisionError("no batches"), "ZeroDivisionError: no batches"),
+        (MemoryError("of a stranger's model"), "MemoryError: of a stranger's model"),
+    ],
+)
+def test_whatever_comes_of_a_spec_refuses_its_job_alone(
+    tiny: HonestRound, tmp_path: Path, error: Exception, why: str
+) -> None:
+    """One that came through ended the look at all jobs, at each step of the node."""
+    offers = made(Role.VERIFIER, tiny.job, Registry(), tmp_path)
+
+    def read(_: int) -> JobContext:
+        raise error
+
+    offers._job_of = read
+    assert offers._with_spec(OFFER, listed()).refused == f"its spec can't be used: {why}"
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("it is down"), RpcDown("it is down")])
+def test_an_outage_refuses_no_job(tiny: HonestRound, tmp_path: Path, error: Exception) -> None:
+    offers = made(Role.VERIFIER, tiny.job, Registry(), tmp_path)
+
+    def read(_: int) -> JobContext:
+        raise error
+
+    offers._job_of = read
+    with pytest.raises(type(error)):
+        offers._with_spec(OFFER, listed())
 
 
 def test_stakes_are_read_once_for_all_jobs_until_they_are_old(
