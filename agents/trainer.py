@@ -59,11 +59,12 @@ from agents.runtime.beside import Beside
 from agents.runtime.chain import Head
 from agents.runtime.commitments import Commitments, Entry
 from agents.runtime.context import Context
+from agents.runtime.errors import AgentError
 from agents.runtime.faults import crashpoint
 from agents.runtime.turns import Duty, Turns
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore
-from agents.storage.errors import StoreError
+from agents.storage.errors import StoreError, StoreUnavailable
 from agents.storage.several import open_stores
 from agents.training.assignment import input_root
 from agents.training.determinism import determinism_class
@@ -166,7 +167,7 @@ class Trainer:
         self.context.metrics.see_round(view.job_id, view.round_id, view.phase)
         did = None
         if node and view.phase == Phase.COMMIT:
-            did = None if elsewhere else self.commit(view, node)
+            did = None if elsewhere else self._begin(view, node)
         elif node:
             did = self._open(view, node)
         if node and not did:
@@ -242,6 +243,27 @@ class Trainer:
 
     # -- COMMIT --------------------------------------------------------------------------------
 
+    def _begin(self, view: View, node: int) -> str | None:
+        """As `commit`; a job whose work can't be done here is left for another one."""
+        try:
+            return self.commit(view, node)
+        except (AgentError, StoreUnavailable):
+            raise
+        except Exception as error:  # a stranger's job, whose files may be anything
+            # What is missing may be on its way; anything else stays as it is.
+            why, comes = f"{type(error).__name__}: {error}"[:300], isinstance(error, StoreError)
+            did = self._leave(view, why, comes)
+            if did is None:
+                raise
+            return did
+
+    def _leave(self, view: View, why: str, comes: bool = True) -> str | None:
+        """Leave a job for a while, in which work can't be begun; None if the node stays. `comes`:
+        what it lacks may come yet, and is waited for a little."""
+        within_s = view.job.terms.commit_s if comes else 0
+        left = self.following.unable(view.job_id, within_s, view.now, why)
+        return f"left: job {view.job_id} for a while" if left else None
+
     def commit(self, view: View, node: int) -> str | None:
         """Train if that has not been done, then commit."""
         if node not in view.snapshot.nodes:
@@ -263,13 +285,14 @@ class Trainer:
         secret = self.commitments.get(name)
         if secret is None:
             if not self.access.may_train(view.job_id, plan, node):
-                return None
+                return self._leave(view, "nobody has given this node the keys of its data")
             if not self._affords(view, plan, node, name):
                 return self._rest(view, node)
             work = self.produce(view, plan, node)
             if work is None:
-                return None
+                return self._leave(view, "there is no stage for this node, or too few others came")
             secret = self._remember(name, view, plan, node, work)
+            self.following.able(view.job_id)
         self.publication.check()
         crashpoint("trainer-before-commit")
         self.context.sender.ensure(

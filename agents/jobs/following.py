@@ -21,6 +21,9 @@ _KEY = "job-followed"
 _LATE = 2  # rounds in a row that the node finished too late, and the job is left
 _LATE_WINDOWS = 16  # for as long
 _FOR_EVER = 2**63
+_WAITS = 4  # one part of so many of COMMIT: how long work that can't be begun is waited for
+_WAITS_MAX_S = 600
+_AWAY_S, _AWAY_MAX_S = 600, 86_400  # chain time, until it is tried again; twice as long each time
 
 
 class Following:
@@ -34,6 +37,8 @@ class Following:
         settings, log = context.settings, context.log
         self._offers = Offers(network, settings, log, Role.TRAINER, job_of)
         self.stakes = self._offers.stakes
+        self._waits: dict[int, int] = {}  # by job: since when its work could not be begun
+        self._away: dict[int, tuple[int, int]] = {}  # by job: for how long it is left, until when
         self._told = -1
         self._others: set[int] = set()
 
@@ -81,6 +86,35 @@ class Following:
             f"tries again from {until} on (chain time)"
         )
         self._offers.bar(job_id, until, why)
+
+    def unable(self, job_id: int, within_s: int, now: int, why: str) -> bool:
+        """The node can't begin its work of a job's running round; True if it leaves the job for a
+        while. `within_s`: how long the round's COMMIT is, 0 if waiting can't help; `now`: chain
+        time; `why`: as a sentence.
+
+        Such a round ends without a commitment, and its reward goes back. So a job that pays best,
+        with a file of it that nobody has, would else keep its nodes for ever and for nothing. What
+        is on its way is waited for a little, and the less the more jobs have been left for this:
+        else many of them would keep a node as well. It stays where it has no other one to train in.
+        """
+        if self._context.settings.job_id or self._others <= {job_id}:
+            return False
+        away, _ = self._away.get(job_id, (0, 0))
+        left = sum(until > now for _, until in self._away.values())
+        patience = 0 if away else min(within_s // _WAITS, _WAITS_MAX_S) >> left
+        if now < self._waits.setdefault(job_id, now) + patience:
+            return False
+        del self._waits[job_id]
+        away = min(max(2 * away, _AWAY_S), _AWAY_MAX_S)
+        self._away[job_id] = away, now + away
+        tried = f"it is tried again from {now + away} on (chain time)"
+        self._offers.bar(job_id, now + away, f"its work can't be begun here: {why}; {tried}")
+        return True
+
+    def able(self, job_id: int) -> None:
+        """The node has done its work of a round of a job."""
+        self._waits.pop(job_id, None)
+        self._away.pop(job_id, None)
 
     def leave(self, job_id: int, why: str) -> bool:
         """Train in a job no more; False if there is no other one to train in."""

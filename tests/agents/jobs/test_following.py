@@ -111,3 +111,56 @@ def test_a_spent_budget_leaves_a_job_only_if_there_is_another(start: Start) -> N
     assert only.job(HEAD, 1, ()) == 2 and not only.leave(2, "spent")
     fixed = start(job_id=2)
     assert fixed.job(HEAD, 1, ()) == 2 and not fixed.leave(2, "spent")
+
+
+def test_a_job_whose_work_can_t_be_begun_is_left_for_longer_each_time(start: Start) -> None:
+    """What is missing is waited for the first time, for a quarter of COMMIT."""
+    following = start(job_2=10, job_3=1)
+    assert following.job(HEAD, 1, ()) == 2
+    assert not following.unable(2, 400, 1_000, "its data is gone")
+    assert not following.unable(2, 400, 1_099, "its data is gone")
+    assert following.unable(2, 400, 1_100, "its data is gone")
+    until, why = following._offers._barred[2]
+    assert until == 1_100 + 600 and why.startswith("its work can't be begun here: its data is gone")
+    assert following.job(HEAD, 1, ()) == 3
+    for number in range(1, 12):
+        now = until
+        assert following.unable(2, 400, now, "its data is gone")
+        until = following._offers._barred[2][0]
+        assert until - now == min(600 << number, 86_400)
+
+
+def test_what_can_t_come_is_not_waited_for(start: Start) -> None:
+    following = start(job_2=10, job_3=1)
+    assert following.job(HEAD, 1, ()) == 2
+    assert following.unable(2, 0, 1_000, "its training diverges")
+
+
+def test_of_many_such_jobs_each_is_waited_for_less(start: Start) -> None:
+    """However many jobs are made for the purpose, they keep a node for two waits of one of them."""
+    jobs = range(2, 34)
+    following = start(job_1=1, **{f"job_{job}": 10 for job in jobs})
+    following.job(HEAD, 1, ())
+    now = 1_000
+    for job in jobs:
+        following.unable(job, 2_400, now, "its data is gone")
+        while not following.unable(job, 2_400, now, "its data is gone"):
+            now += 1
+    assert now - 1_000 <= 2 * 600
+
+
+def test_done_work_ends_the_pauses_of_its_job(start: Start) -> None:
+    following = start(job_2=10, job_3=1)
+    following.job(HEAD, 1, ())
+    assert following.unable(2, 0, 1_000, "its training diverges")
+    following.able(2)
+    assert not following.unable(2, 400, 2_000, "its data is gone")
+    assert following.unable(2, 400, 2_100, "its data is gone")
+    assert following._offers._barred[2][0] == 2_100 + 600
+
+
+def test_the_only_job_is_left_for_nothing(start: Start) -> None:
+    only = start(job_2=10)
+    assert only.job(HEAD, 1, ()) == 2 and not only.unable(2, 0, 9_000, "its data is gone")
+    fixed = start(job_id=2)
+    assert fixed.job(HEAD, 1, ()) == 2 and not fixed.unable(2, 0, 9_000, "its data is gone")

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Own attacks: jobs that pay best and that nobody can work in, whatever is wrong with them.
+
+Mallory's files are real ones in a real store, and what they say can't be used. Her job costs her
+gas: no round of it is ever paid, and its escrow comes back. The agents are whole ones, none with a
+job in its settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from agents import trainer, verifier
+from agents.jobs.publish import Published
+from agents.storage.cid import cid_of_bytes
+from agents.storage.embedded import EmbeddedStore
+from agents.training.data import Dataset, Shard
+from agents.training.spec import JobSpec
+from agents.training.state import model_hash, save_state
+from tests.attacks.test_free_jobs import FREE, ROUNDS, all_work, create
+from tests.stage.chain.agents import PASSPHRASE
+from tests.stage.chain.crowd import Crowd
+from tests.stage.chain.people import CHALLENGE, DISPUTED, TERMS, Node, People, share
+from tests.stage.memory.honest_round import TinyJob
+from tests.stage.memory.tiny_specs import tiny_model
+
+BAIT = replace(TERMS, reward_per_round=5 * TERMS.reward_per_round)
+
+
+@pytest.fixture
+def crowd(
+    people: People, tiny: TinyJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Crowd]:
+    """Ann trains and nobody else does. No job is live yet."""
+    monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
+    for role in (trainer, verifier):
+        monkeypatch.setattr(role, "_PATIENCE_S", 0.0)
+    people.chain.send(people.sponsor, people.jobs, "cancel_job", people.job)
+    for name in ("bob", "cat", "eve"):
+        node = people.nodes[name]
+        people.chain.send(node.operator, people.registry, "set_active", node.node_id, False)
+    with ExitStack() as stack:
+        yield Crowd(people, tiny.store, tmp_path, stack)
+
+
+def changed(tiny: TinyJob, **fields: Any) -> Published:
+    """The honest job with other fields of its spec."""
+    spec = JobSpec.from_dict(tiny.published.spec.model_dump(mode="json") | fields)
+    return replace(tiny.published, spec=spec, spec_cid=tiny.store.put_bytes(spec.to_bytes()))
+
+
+def data(store: EmbeddedStore, tokens: int, **fields: Any) -> str:
+    """A manifest of one shard that nobody has."""
+    shards = (Shard(cid=cid_of_bytes(b"published nowhere"), tokens=tokens),)
+    return store.put_bytes(Dataset(shards=shards, **fields).to_bytes())
+
+
+def no_model(tiny: TinyJob) -> Published:
+    """Its model is a file that is no config."""
+    model = tiny.published.spec.model.model_dump(mode="json")
+    config = tiny.store.put_bytes(b"no config.json")
+    return changed(tiny, model={**model, "kind": "transformers", "config_cid": config})
+
+
+def too_little_text(tiny: TinyJob) -> Published:
+    """Its text is too little for one batch."""
+    return changed(tiny, data=data(tiny.store, 10))
+
+
+def no_shard(tiny: TinyJob) -> Published:
+    """Its text is published nowhere."""
+    return changed(tiny, data=data(tiny.store, 100_000))
+
+
+def other_tokens(tiny: TinyJob) -> Published:
+    """Its text has tokens that its model does not know."""
+    return changed(tiny, data=data(tiny.store, 100_000, dtype="uint32", vocab_size=70_000))
+
+
+def no_first_model(tiny: TinyJob) -> Published:
+    """Its first model is published nowhere."""
+    return replace(tiny.published, checkpoint_cid=cid_of_bytes(b"published nowhere"))
+
+
+def first_model_out_of_range(tiny: TinyJob) -> Published:
+    """The numbers of its first model are finite, and its losses are not."""
+    state = {name: torch.full(shape, 3e38) for name, shape in tiny.job.shapes.items()}
+    cid = tiny.store.put_bytes(save_state(state))
+    return replace(tiny.published, checkpoint_cid=cid, model=model_hash(state))
+
+
+def no_keys(tiny: TinyJob) -> Published:
+    """Its text is said to be encrypted, and nobody answers who asks for the key."""
+    return changed(tiny, access="encrypted")
+
+
+def too_many_stages(tiny: TinyJob) -> Published:
+    """Its model is split among more nodes than there are."""
+    fields = {"mode": "pipeline", "score": "backward_passes"}
+    model = {**tiny_model(16, 24, 16, layers=2), "tie_embeddings": False}
+    stages = {"layers": [1, 1], "boundary_options": {"width": 4}}
+    return changed(tiny, **fields, model=model, pipeline=stages)
+
+
+MAKERS = [
+    no_model,
+    too_little_text,
+    no_shard,
+    other_tokens,
+    no_first_model,
+    first_model_out_of_range,
+    no_keys,
+    too_many_stages,
+]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_best_paid_job_can_t_be_worked_in__the_other_one_is(
+    crowd: Crowd, people: People, ann: Node, tiny: TinyJob, make: Callable[[TinyJob], Published]
+) -> None:
+    create(people, "mallory", BAIT, make(tiny), 100_000)
+    paying = create(people, "grace", TERMS, tiny.published, ROUNDS + 2)
+    all_work(crowd)
+    crowd.until(lambda: crowd.finalized(paying) >= 1)
+    assert people.gain(ann) == share(1, 1)
+
+
+def test_a_spec_that_can_t_be_read__verifiers_challenge_a_wrong_result_all_the_same(
+    crowd: Crowd, people: People, eve: Node, tiny: TinyJob
+) -> None:
+    """Mallory is eve, and abe's friend: abe proposes a result that nobody can recompute, and it
+    pays eve alone. Each look at her other job ended the step of every verifier, in all jobs, so
+    that nobody challenged: the result was final after its window, and she had 950 of 1,000 ZOO."""
+    people.chain.send(eve.operator, people.registry, "set_active", eve.node_id, True)
+    create(people, "mallory", FREE, no_model(tiny), 100_000)
+    people.job = create(people, "grace", TERMS, tiny.published, ROUNDS + 2)
+    for name in ("vic", "vera"):
+        crowd.join(name, "verifier")
+    people.train(eve)
+    people.offer({eve: 1})
+    crowd.until(lambda: people.phase != CHALLENGE)
+    assert people.phase == DISPUTED
+    assert people.gain(eve) == 0
