@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A committee member: signs only what its own recomputation confirms.
 
-    a role asked for by a trusted owner   approve it
+    a role asked for by a trusted owner   approve it, once the node's number is its own for good
     a challenged result                   recompute the round, uphold or reject
     an appealed report                    re-execute the node's task, uphold or reject
     a contested verdict on a task         run the task, name its result
@@ -167,7 +167,7 @@ class Coordinator:
         """The cases of all jobs, whichever job `job_id` names, in groups: what each case of a group
         takes is little, or has been computed."""
         trusted = self.context.settings.coordinator.trusted_owners
-        yield list(role_rulings(self.network, trusted))
+        yield list(role_rulings(self.network, trusted, head))
         contested = self.disputes.step(head)
         yield list(task_rulings(self.network, contested, self.disputes.result))
         put_off: list[tuple[int, int]] = []

@@ -443,6 +443,11 @@ class Network:
         as the registry has it now."""
         return read(int, self.chain.call(self.registry, "parameters").unbonding_period)
 
+    def routine_delay_s(self) -> int:
+        """How long a routine call of the committee waits for its execution, in seconds."""
+        routine, _ = self.chain.call(self.coordinator, "delays")
+        return read(int, routine)
+
     def penalty(self, violation: Violation) -> Row:
         """The row of the slashing table for a violation, as the registry has it now."""
         return read(Row, self.chain.call(self.registry, "penalty", violation))

@@ -25,6 +25,8 @@ from agents.runtime.chain import Head
 if TYPE_CHECKING:
     from agents.verify.attesting import Attestation
 
+_SETTLES = 24  # one part of so many of the routine delay (an hour of a day): a node is young
+
 
 @dataclass(frozen=True)
 class Ruling:
@@ -42,12 +44,17 @@ def salt_of(case: str, *parts: int | bytes) -> bytes:
     return keccak(text=f"menagerie/{text}")
 
 
-def role_rulings(network: Network, trusted_owners: list[str]) -> Iterator[Ruling]:
-    """Approvals of the roles that trusted owners' nodes ask for."""
+def role_rulings(network: Network, trusted_owners: list[str], head: Head) -> Iterator[Ruling]:
+    """Approvals of the roles that trusted owners' nodes ask for.
+
+    A node that has just been registered is let alone for a while. After a reorganisation its number
+    may be another's, on whose chain the members' approvals count all the same.
+    """
+    settled = head.timestamp - network.routine_delay_s() // _SETTLES
     trusted = {to_checksum_address(owner) for owner in trusted_owners}
     for node_id in network.nodes_of(sorted(trusted)):
         node = network.node(node_id)
-        if node.owner not in trusted or node.banned:
+        if node.owner not in trusted or node.banned or node.registered_at > settled:
             continue
         for role in (Role.VERIFIER, Role.AGGREGATOR):
             if not node.roles & role or node.approved_roles & role:

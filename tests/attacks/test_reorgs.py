@@ -16,18 +16,31 @@ from typing import Any
 
 import pytest
 
+from agents.coordinator import Coordinator
 from agents.gauntlet.record import MAX_RECORD_BYTES, ScoreRecord
 from agents.protocol.numbers import ZOO, Violation
 from agents.protocol.scores import Consensus
+from agents.runtime.context import Context
 from agents.runtime.contracts import Contract
 from agents.storage.embedded import EmbeddedStore
 from agents.trainer import Trainer
 from agents.verifier import Verifier
+from agents.verify.rulings import salt_of
 from scripts._net.anvil import start_anvil
 from scripts._net.processes import Supervisor
 from tests.attacks.conftest import TinyJob
 from tests.stage.chain.agents import PASSPHRASE
-from tests.stage.chain.people import COMMIT, EMPTY, TERMS, TRAINERS, Node, People, found
+from tests.stage.chain.people import (
+    COMMIT,
+    EMPTY,
+    STAKES,
+    TERMS,
+    TRAINERS,
+    VERIFIER,
+    Node,
+    People,
+    found,
+)
 from tests.stage.chain.validators import ValidatedJob
 
 COMMIT_TIME = TERMS.aggregate_s + TERMS.score_commit_s
@@ -186,3 +199,75 @@ def seed(verifier: Verifier, branch: Branch) -> bytes:
     found_ = verifier.network.seed(view.job_id, view.round_id, view.round, audit=True)
     assert found_ is not None
     return found_
+
+
+def members(branch: Branch, trusted: Node) -> list[tuple[Coordinator, Context]]:
+    """The agents of three committee members that approve what this node's owner asks for."""
+    made = []
+    for number, key in enumerate(branch.people.members[:3]):
+        node = Node(f"member {number}", 0, 0, key, key, key)
+        asked = {"trusted_owners": [trusted.owner.address]}
+        context = branch.job.begin(node, "coordinator", jitter_s=0.0, coordinator=asked)
+        made.append((Coordinator(context, EmbeddedStore(branch.job.folder / "store")), context))
+    return made
+
+
+def act(committee: list[tuple[Coordinator, Context]]) -> None:
+    """Each takes a few steps: the first sees a case, and the next ones act in it."""
+    for _ in range(4):
+        for member, context in committee:
+            member.step(context.chain.head())
+
+
+def swap_registrations(branch: Branch, one: Node, other: Node, first: int) -> None:
+    """All since block `first` happens again on another branch, with these two nodes' registrations
+    in each other's place."""
+    people, chain = branch.people, branch.people.chain
+    head = int(chain.rpc("eth_blockNumber"), 16)
+    blocks = [chain.rpc("eth_getBlockByNumber", hex(n), False) for n in range(first, head + 1)]
+    sent = [tx for block in blocks for tx in block["transactions"]]
+    logs = people.contracts["NodeRegistry"].event("NodeRegistered")
+    query = {
+        "address": people.registry.address,
+        "topics": ["0x" + logs.topic.hex()],
+        "fromBlock": hex(first),
+    }
+    mine, theirs = (log["transactionHash"] for log in chain.rpc("eth_getLogs", query))
+    here, there = sent.index(mine), sent.index(theirs)
+    sent[here], sent[there] = theirs, mine
+    raw = [str(chain.rpc("eth_getRawTransactionByHash", tx)) for tx in sent]
+    branch.replace(head - first + 1, [[tx, place] for place, tx in enumerate(raw)])
+    for node, number in ((one, other.node_id), (other, one.node_id)):
+        assert chain.call(people.registry, "node_of", node.operator.address) == number
+
+
+def test_a_role_that_was_asked_for_on_the_other_branch__is_nobodys(branch: Branch) -> None:
+    """Grace, whom the committee trusts, registers a verifier, and mallory one after her. On the
+    other branch mallory's is the earlier one, so that her node has the number that the members have
+    approved, by transactions that are mined again. She had the role a day later, with 1,000 ZOO of
+    stake and without anybody's word. Grace's node has it in the end."""
+    people, chain = branch.people, branch.people.chain
+    names = ("grace", "mallory")
+    owners = [people.person(f"{name} owner", STAKES[VERIFIER]) for name in names]
+    first = int(chain.rpc("eth_blockNumber"), 16) + 1
+    pairs = zip(names, owners, strict=True)
+    grace, mallory = (people.enlist(name, VERIFIER, owner=owner) for name, owner in pairs)
+    committee = members(branch, grace)
+    act(committee)
+    swap_registrations(branch, grace, mallory, first)
+    ids = {"mallory": grace.node_id, "grace": mallory.node_id}
+    for _ in range(3):
+        act(committee)
+        chain.warp(people.settings.routine_delay + 1)
+        chain.mine()
+    data = people.registry.function("approve_role", 3).encode((ids["mallory"], VERIFIER, True))
+    salt = salt_of("role", ids["mallory"], VERIFIER)
+    place = (people.registry.address, data, salt)
+    op_id = chain.call(people.coordinator, "operation_id", *place)
+    if chain.call(people.coordinator, "state", op_id):
+        chain.send(people.faucet, people.coordinator, "execute", op_id)
+    roles = {
+        name: int(chain.call(people.registry, "node", number).approved_roles)
+        for name, number in ids.items()
+    }
+    assert roles == {"grace": VERIFIER, "mallory": 0}

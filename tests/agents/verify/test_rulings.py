@@ -26,6 +26,7 @@ from agents.verify.rulings import (
 OWNER = "0x" + "Aa" * 20
 STRANGER = "0x" + "bB" * 20
 RESULT = b"\5" * 32
+SETTLED, HOUR = 1_000, 3_600  # chain seconds
 IDS = [keccak(text="report 1"), keccak(text="report 2")]
 
 
@@ -63,6 +64,9 @@ class Facts:
     def node(self, node_id: int) -> Any:
         return self.nodes[node_id]
 
+    def routine_delay_s(self) -> int:
+        return 24 * HOUR
+
     def open_reports(self) -> list[bytes]:  # the committee decides in every job
         return list(self.found)
 
@@ -70,9 +74,23 @@ class Facts:
         return self.found[report_id]
 
 
-def node(owner: str = OWNER, roles: int = 6, approved: int = 0, banned: bool = False) -> Any:
+def at(timestamp: int) -> Any:
+    return SimpleNamespace(timestamp=timestamp)
+
+
+def node(
+    owner: str = OWNER,
+    roles: int = 6,
+    approved: int = 0,
+    banned: bool = False,
+    registered_at: int = SETTLED,
+) -> Any:
     return SimpleNamespace(
-        owner=to_checksum_address(owner), roles=roles, approved_roles=approved, banned=banned
+        owner=to_checksum_address(owner),
+        roles=roles,
+        approved_roles=approved,
+        banned=banned,
+        registered_at=registered_at,
     )
 
 
@@ -104,7 +122,7 @@ def test_no_two_cases_share_a_salt() -> None:
 
 def test_each_requested_role_of_a_trusted_owner_is_one_operation() -> None:
     facts = Facts({4: node(roles=7)})
-    found = list(role_rulings(facts, [OWNER]))
+    found = list(role_rulings(facts, [OWNER], at(SETTLED + HOUR)))
     assert [decode(["uint256", "uint256", "bool"], r.data[4:]) for r in found] == [
         (4, int(Role.VERIFIER), True),
         (4, int(Role.AGGREGATOR), True),
@@ -118,7 +136,14 @@ def test_each_requested_role_of_a_trusted_owner_is_one_operation() -> None:
     [node(owner=STRANGER), node(banned=True), node(approved=6), node(roles=int(Role.TRAINER))],
 )
 def test_nothing_is_approved_for_strangers_the_banned_and_the_approved(other: Any) -> None:
-    assert list(role_rulings(Facts({4: other}), [OWNER.lower()])) == []
+    assert list(role_rulings(Facts({4: other}), [OWNER.lower()], at(SETTLED + HOUR))) == []
+
+
+def test_a_role_of_a_young_node_waits() -> None:
+    """After a reorganisation its number may be that of somebody else's."""
+    facts = Facts({4: node(registered_at=SETTLED + 1)})
+    assert list(role_rulings(facts, [OWNER], at(SETTLED + HOUR))) == []
+    assert len(list(role_rulings(facts, [OWNER], at(SETTLED + HOUR + 1)))) == 2
 
 
 # -- challenges ------------------------------------------------------------------------------------
