@@ -6,6 +6,11 @@ Distributed Learning: Towards Optimal Statistical Rates", ICML 2018. With at mos
 coordinate of the result lies between two honest values. Kept values are added from the smallest up,
 one float64 addition each, divided by their number in float64 and rounded once to fp32, as in
 mean.py: the same bits on any hardware and in any order of payloads. Zeros are made +0.0.
+
+Any number of payloads is merged. Where f is 0, as it is up to 3 payloads by default, the rule is
+the mean. To refuse 1 or 2 payloads would keep nobody from moving the result, since one liar of 3
+moves it at will; and whoever keeps its payload back would keep the work of two others from being
+merged.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from agents.mechanisms.merge import register
-from agents.mechanisms.merge.parts.options import at_least, liars, number
+from agents.mechanisms.merge.parts.options import liars, number
 from agents.mechanisms.merge.parts.ranks import mean_of_ranks
 from agents.mechanisms.rows import Payload
 
@@ -40,9 +45,8 @@ class TrimmedMean:
         """Coordinate-wise trimmed mean; see `agents.mechanisms.merge.Merge`.
 
         Stakes don't count: a rank belongs to an identity. Memory beyond input and output:
-        (n + 6) rows of 256 KiB. MergeRefused below 3 updates.
+        (n + 6) rows of 256 KiB.
         """
         count = len(payloads)
-        at_least(_NAME, count, 3, "with fewer there is no majority to lie outside of")
         bad = liars(self.byzantine_fraction, count)
         return mean_of_ranks(payloads, bad, count - bad)

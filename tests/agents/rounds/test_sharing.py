@@ -55,6 +55,7 @@ from tests.stage.memory.mined_round import (
     WALLETS,
     WHERE,
     MinedRound,
+    make_mined_job,
     make_mined_round,
 )
 from tests.stage.memory.pipeline_epoch import quiet_log
@@ -191,8 +192,29 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> MinedRound:
     return make_mined_round(store, NINE, batches_per_round=18, pipeline=pipeline)
 
 
+@pytest.fixture(scope="module")
+def trimming(shared: MinedRound) -> MinedRound:
+    """The same work, in a job whose merge is the trimmed mean."""
+    fields = {"batches_per_round": 18, "merge": "trimmed_mean"}
+    pipeline = shared.job.spec.pipeline
+    assert pipeline is not None
+    tiny, plan = make_mined_job(
+        shared.store, NINE, pipeline=pipeline.model_dump(exclude_unset=True), **fields
+    )
+    return MinedRound(shared.store, tiny.published, tiny.job, tiny.before, plan, shared.works)
+
+
+@pytest.fixture
+def trimmers(trimming: MinedRound) -> Iterator[Miners]:
+    yield from at_their_posts(trimming)
+
+
 @pytest.fixture
 def miners(shared: MinedRound) -> Iterator[Miners]:
+    yield from at_their_posts(shared)
+
+
+def at_their_posts(shared: MinedRound) -> Iterator[Miners]:
     facts, view = chain_of(shared, {node: shared.submit(node).reveal for node in NINE})
     # What an earlier test left there.
     shutil.rmtree(shared.store.root / "boxes", ignore_errors=True)
@@ -350,6 +372,16 @@ def test_who_sees_a_payload_too_late_is_no_liar(miners: Miners) -> None:
 def test_a_miner_that_shows_its_payload_to_proposers_alone_freezes_nothing(miners: Miners) -> None:
     """Attack: no mate has it, so each of them states the merge of fewer than the result has, and
     the miner itself states none. It has its pay, and its stage moves as if all had seen it."""
+    hidden_from_mates(miners)
+
+
+def test_nor_does_it_where_two_payloads_are_left_to_trim(trimmers: Miners) -> None:
+    """The trimmed mean refused fewer than three: no mate stated anything, the stage stood still."""
+    assert len(trimmers.mates(0)) == 3 and trimmers.mined.job.spec.merge == "trimmed_mean"
+    hidden_from_mates(trimmers)
+
+
+def hidden_from_mates(miners: Miners) -> None:
     cheat, *mates = miners.mates(0)
     miners.share_without(cheat, *mates)
     for node in NINE:

@@ -46,5 +46,5 @@ def at_least(rule: str, count: int, least: int, why: str) -> None:
     if count < least:
         raise MergeRefused(
             f"{rule} needs at least {least} updates and got {count}: {why}. "
-            "Wait for more nodes, or choose the merge rule mean or median."
+            "Wait for more nodes, or choose the merge rule mean, median or trimmed_mean."
         )

@@ -17,7 +17,7 @@ RULES = (
     *("centred_clipping", "demo_sign", "geometric_mean", "geometric_median", "mean", "median"),
     *("multi_krum", "norm_clip", "trimmed_mean", "weighted_mean"),
 )
-NEED_THREE = ("centred_clipping", "geometric_median", "multi_krum", "trimmed_mean")
+NEED_THREE = ("centred_clipping", "geometric_median", "multi_krum")
 
 
 def merge(name, payloads):

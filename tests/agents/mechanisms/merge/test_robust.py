@@ -136,7 +136,7 @@ def test_multi_krum_against_its_definition(count, spread):
     assert np.allclose(merged, clipped[chosen].mean(0), rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("count", [3, 4, 5, 8, 10, 17, 32])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 10, 17, 32])
 def test_trimmed_mean_against_numpy(count):
     payloads = cluster(count, 400, seed=count)
     bad = int(0.3 * count)
@@ -329,7 +329,17 @@ def test_f_is_floored_in_decimal():
     assert [rule("multi_krum").tolerated(n) for n in (3, 5, 7, 10, 20, 32)] == [0, 1, 2, 3, 6, 9]
 
 
-@pytest.mark.parametrize("name", ["trimmed_mean", "geometric_median", "centred_clipping"])
+def test_one_of_three_moves_the_trimmed_mean_as_far_as_one_that_is_alone():
+    """So to refuse fewer than three kept nobody from it: f is 0 for all of them."""
+    honest = [payload(1.0, 2.0), payload(3.0, -4.0)]
+    aim = torch.tensor([-50.0, 70.0])
+    lie = 3 * aim - honest[0]["a"] - honest[1]["a"]
+    merged = rule("trimmed_mean")
+    assert same_bits(merged([*honest, {"a": lie}]), {"a": aim})
+    assert same_bits(merged([{"a": aim}]), {"a": aim})
+
+
+@pytest.mark.parametrize("name", ["geometric_median", "centred_clipping"])
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_others_need_three(name, count):
     with pytest.raises(MergeRefused, match=f"needs at least 3 updates and got {count}"):
