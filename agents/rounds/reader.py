@@ -282,13 +282,12 @@ class RoundReader:
     def counted(self, view: View, submissions: Sequence[Submission]) -> list[Submission]:
         """The submissions as the result that stands has them, for who looks at nodes: a payload
         that it gives up and that was published since is left out. Else whoever publishes late would
-        change whom verifiers draw, and for each of them otherwise.
+        change whom verifiers draw, and for each of them otherwise. Of a miner of a split model its
+        log and entries stay: what they show of others is no matter of the draw.
 
-        Unchanged where the result's report can't be read, and where the model is split. Raises
-        StoreUnavailable.
+        Unchanged where the result's report can't be read. Raises StoreUnavailable.
         """
-        plan = self.plans.of(view)
-        if plan is None or plan.epoch is not None or not any(view.round.result_hash):
+        if not any(view.round.result_hash):
             return [*submissions]
         proposal = self.network.proposal(view.job_id, view.round_id, view.round)
         try:
