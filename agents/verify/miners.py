@@ -21,8 +21,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from torch import Tensor
 
 from agents.jobs.job import JobContext
 from agents.jobs.model_files import stage_of
@@ -33,6 +35,7 @@ from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import Passage, Signed
 from agents.pipeline.inbox import Entry
 from agents.pipeline.miner_log import Event, Kind, Segment
+from agents.pipeline.shards import unflat
 from agents.pipeline.stage import StageError
 from agents.pipeline.trail import broken
 from agents.pipeline.work import StageWork, change
@@ -41,9 +44,10 @@ from agents.rounds.mined import Mined, read_inbox, read_state
 from agents.rounds.outcome import LOSS_TOLERANCE
 from agents.rounds.proof import ProofOfComputation
 from agents.rounds.stage_memory import begun
-from agents.rounds.stage_payload import as_sent
+from agents.rounds.stage_payload import as_sent, packed
 from agents.storage.content_store import ContentStore
 from agents.training.determinism import determinism_class
+from agents.training.norms import distance, norm
 from agents.training.spec import EDGE_FLOOR, update_limit, update_tolerances
 from agents.training.state import PayloadError, State
 from agents.verify.denials import misfit
@@ -56,7 +60,7 @@ from agents.verify.reexecution import (
     compare_encoded,
     unlike,
 )
-from agents.verify.rounding import excusers
+from agents.verify.rounding import Apart, excusers
 from agents.verify.segments import compare_ends
 
 # In 1e-6 nats: fp32 rounds what a loss near 0 is the difference of that coarsely.
@@ -79,10 +83,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Off:
-    """At which entry a miner is off, and by which share of the length of what the entry gives."""
+    """At which entry a miner is off, and by which share of the length of what the entry gives.
+    `apart`: as `agents.verify.rounding.excusers` takes it."""
 
     place: int
     share: float
+    apart: Apart | None = None
 
 
 def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentStore) -> Verdict:
@@ -120,6 +126,7 @@ def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentSt
         found.off.share,
         update_limit(job.spec),
         inputs.draw_seed,
+        found.off.apart,
     )
     return _excused(found, asked) if asked else found
 
@@ -136,7 +143,7 @@ def _judged(
 ) -> Verdict:
     """What executing the entries of a part of the log finds. `work`: before them, with the weights
     `start`; it is used up. Raises as `check_miner`."""
-    job, plan, first = inputs.job, inputs.plan, part.first_event
+    job, first = inputs.job, part.first_event
     assert mined.proof is not None
     sent = None if same_class else handed_on(inputs, mined, store)
     found = _redo(work, entries, first, sent)
@@ -156,12 +163,14 @@ def _judged(
             return Verdict(True, "Replay gives the same bits.", _details(1.0, True, mined.segment))
         verdict = compare_ends(work, start, mined, job, store, _tolerances(job))
     else:
-        verdict = _compare_payload(inputs, mined, change(start, work.state()), same_class, store)
+        own = change(start, work.state())
+        verdict = _compare_payload(inputs, mined, own, same_class, store)
     details = _details(verdict.cosine, same_class, mined.segment)
     if not verdict.ok:
-        at_end = Off(_last_step(entries), verdict.rel_l2)
-        as_made = job.codec_at(plan.step).lossless  # else its figure is of what a codec made of it
-        return Verdict(False, verdict.reason, details, off=at_end if as_made else None)
+        at_end = None
+        if mined.segment is None:
+            at_end = _payload_off(inputs, mined, verdict, own, _last_step(entries))
+        return Verdict(False, verdict.reason, details, off=at_end)
     known = _first_difference(work.events, part.events, exact=True) is None
     known &= _false_loss(work.losses, mined.proof, exact=True) is None
     unsure = "" if verdict.exact and known else unlike(mined.proof.determinism_class)
@@ -219,12 +228,46 @@ def _compare_payload(
     except ValueError as error:  # what it sent before left something owed that nobody can send
         return Comparison(False, False, 0.0, math.inf, f"Replay can't be sent: {error}")
     found = compare(sent, mined.gradient, same_class, _tolerances(job))
+    if codec.lossless:
+        return replace(found, change=distance(sent, mined.gradient))
     if found.exact or same_class or not isinstance(codec, EdgedCodec):
         return found
     limits = update_limit(job.spec), EDGE_FLOOR[job.spec.precision]
     how = Encoding(codec, owed, plan.codec_seed(codec, node), *limits)
     raw = store.get_digest(mined.reveal.content, codec.wire_size(job.stage_shapes(mined.stage)))
     return compare_encoded(own, raw, how, found)
+
+
+def _payload_off(
+    inputs: RoundInputs, mined: Mined, found: Comparison, own: State, place: int
+) -> Off | None:
+    """How far off a payload is of the change that replay gives at the last step, which is entry
+    `place`; what was owed before does not make that change longer. None where it is not known what
+    the payload was before a codec's choices.
+
+    A compressed payload says a part of a change. So how far the last bits lead is measured by what
+    the change that they lead to would be sent as.
+    """
+    if found.change is None:
+        return None
+    job, plan, node = inputs.job, inputs.plan, mined.reveal.node
+    codec, length = job.codec_at(plan.step), norm(own)
+    share = found.change / length if length else math.inf
+    off = Off(place, share if math.isfinite(share) else math.inf)
+    if codec.lossless or not isinstance(codec, EdgedCodec):
+        return off
+    edged, owed, shapes = codec, inputs.memory(node), job.stage_shapes(mined.stage)
+
+    def apart(here: Tensor, there: Tensor) -> float:
+        mine, other = unflat(here, shapes), unflat(there, shapes)
+        try:
+            raw, _ = packed(job, plan, node, other, owed)
+        except ValueError:  # too large to be sent, so nobody's rounding led there
+            return 0.0
+        seed = plan.codec_seed(edged, node)
+        return edged.least_change(mine, owed, raw, seed) / length if length else math.inf
+
+    return replace(off, apart=apart)
 
 
 def _tolerances(job: JobContext) -> Tolerances:

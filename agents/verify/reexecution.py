@@ -55,13 +55,18 @@ class Tolerances:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`ok`: accept. `exact`: equal bits. `rel_l2`: |own - revealed| / |own|, inf if own is 0."""
+    """`ok`: accept. `exact`: equal bits. `rel_l2`: |own - revealed| / |own|, inf if own is 0.
+
+    `change`: the least length of a change of the own update after which it is sent like this, where
+    that was asked; else None.
+    """
 
     ok: bool
     exact: bool
     cosine: float
     rel_l2: float
     reason: str
+    change: float | None = None
 
 
 def compare(
@@ -141,7 +146,7 @@ def compare_encoded(own: Payload, data: bytes, how: Encoding, found: Comparison)
     else:
         most = f"{allowed / length if length else 0.0:.1e}"
         reason = f"Replay disagrees: it would have to move by {figures}, and rounding by {most}."
-    return replace(found, ok=ok, reason=reason)
+    return replace(found, ok=ok, reason=reason, change=change)
 
 
 def _moved(own: Payload, length: float, seed: bytes, number: int) -> dict[str, torch.Tensor]:

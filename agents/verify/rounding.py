@@ -20,7 +20,9 @@ the miner is off all are, since whoever knows which are looked at could spoil th
 
 The weights that an epoch starts from are the ledger's. A segment starts from a state that its miner
 published, and a false one could be made so that rounding decides all that follows. So who is judged
-by a segment is not excused.
+by a segment is not excused. Nor is who owes something of an earlier round that such a message
+decided: nobody could look at its sender any more, and whoever had a friend do it once could send
+what it likes until the next full synchronisation.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ _LOOKED_AT = 1024  # numbers of a tensor, on the way
 _LAST_BITS = 2.0**-22  # of a weight, which is fp32 in every job
 
 Start = Callable[[State], StageWork]
+Apart = Callable[[Tensor, Tensor], float]
+"""How far apart two entries' results are, as a share of the length of the first."""
 
 
 def excusers(
@@ -52,6 +56,7 @@ def excusers(
     off: float,
     limit: float,
     seed: bytes,
+    apart: Apart | None = None,
 ) -> tuple[int, ...]:
     """Miners who sent what makes rounding decide what these entries give, ascending; empty where
     rounding does not decide it, or nobody sent anything.
@@ -63,15 +68,22 @@ def excusers(
         off: how far off it is there, as a share of the length of what this entry gives.
         limit: how far apart honest updates may be, as a share of their length.
         seed: of the draw, which was unknown when the messages were sent.
+        apart: how `off` was measured, where it is of what a codec says of the last entry's change.
+            A payload that says little of a change shows little of how far it is off.
     """
     plain = list(_trail(start(before), before, entries))
     moved = _shaken(before, _LAST_BITS, seed)
-    first, far = None, 0.0
+    first, far, there = None, 0.0, None
     for place, there in enumerate(_trail(start(moved), moved, entries)):
         far = _far(plain[place], there)
         if first is None and far > _SHARE * limit:
             first = place
-    if first is None or off > _MARGIN * far:
+    if first is None:
+        return ()
+    last, moved_last = plain[-1], there
+    if apart is not None and last is not None and moved_last is not None:
+        far = apart(last, moved_last)
+    if off > _MARGIN * far:
         return ()
     return _senders(entries[: first + 1])
 

@@ -116,6 +116,22 @@ def test_who_is_off_by_more_than_rounding_makes_is_not_excused() -> None:
     assert asked(entries, off=math.inf) == ()
 
 
+def test_of_a_compressed_change_it_counts_how_far_apart_it_is_sent() -> None:
+    """What a payload leaves out excuses nothing that is in it."""
+    entries, before = [*cancelling(40), step(0)], init_stage(SLICES, STAGE)
+    start, seen = partial(work, MINER, STAGE), list[tuple[Tensor, Tensor]]()
+
+    def little(here: Tensor, there: Tensor) -> float:
+        seen.append((here, there))
+        return 0.004
+
+    given = start, before, entries
+    assert excusers(*given, 0.007, LIMIT, b"\7" * 32, little) == (BEFORE, ONE)
+    assert excusers(*given, 0.009, LIMIT, b"\7" * 32, little) == ()
+    numbers = sum(tensor.numel() for tensor in before.values())
+    assert all(len(here) == len(there) == numbers for here, there in seen) and len(seen) == 2
+
+
 def test_whoever_spoils_only_what_is_not_looked_at_on_the_way_excuses_nobody_the_less(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
