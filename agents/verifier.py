@@ -19,6 +19,7 @@ benchmarks  when nothing of that is due: recompute chunks drawn after the submis
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from agents.gauntlet.validator import Validator
@@ -160,12 +161,15 @@ class VerifierInJob:
         if waited:
             self.context.log.debug("waiting_for_payloads", round=view.round_id, nodes=waited)
             return None
-        submissions = self.reader.counted(view, submissions)
+        everything, submissions = submissions, self.reader.counted(view, submissions)
         with self.context.metrics.busy("verify"):
             report = self.reader.proposed(view, submissions)
             outcome = self.reader.outcome(view, submissions, report)
             if outcome is None:
                 return None
+            if report is not None:
+                lies = self.reader.lies(view, everything, outcome, report)
+                outcome = replace(outcome, lies=lies)
             checked = self._spot_check(view, node, outcome, submissions)
         if checked is None:
             return None

@@ -406,6 +406,27 @@ class RoundReader:
             return None
         return report
 
+    def lies(
+        self,
+        view: View,
+        submissions: Sequence[Submission],
+        outcome: Outcome,
+        report: RoundReport,
+    ) -> Mapping[int, Mapping[str, Any]]:
+        """By owner of shards, evidence of what it stated wrong, by payloads that came after the
+        result as well: else a friend that publishes late would shield it.
+
+        `submissions`: all of the round. `outcome`: over those that `counted` leaves. `report`: as
+        `proposed` gives it. Raises StoreUnavailable.
+        """
+        try:
+            whole = self.outcome(view, submissions, report)
+        except StoreUnavailable:
+            raise
+        except (StoreError, ReportError):
+            return outcome.lies
+        return outcome.lies if whole is None else {**whole.lies, **outcome.lies}
+
     def publish(self, outcome: Outcome) -> None:
         """Put update, checkpoint and report into the store, durably, and keep what was merged.
 

@@ -480,6 +480,34 @@ def test_a_liar_is_convicted_though_its_friend_spoils_a_payload_that_it_names(
     assert miners.wrong() is None
 
 
+def test_a_liar_is_convicted_though_its_friend_publishes_when_the_result_stands(
+    miners: Miners,
+) -> None:
+    """Who is looked at follows from the result. A lie about a shard is no matter of that."""
+    friend, liar, _ = miners.mates(0)
+    miners.lies[liar] = dict.fromkeys(range(3), 0.5)
+    for node in NINE:
+        miners.share(node)
+    said, poor = miners.said(), Distant(miners.mined.store.root)
+    poor.mute = frozenset({miners.facts.revealed[friend].content})
+    reader = miners.reader(poor)
+    outcome = reader.outcome(miners.view, reader.submissions(miners.view), said=said)
+    assert outcome is not None and not outcome.lies
+    assert dict(line_of(miners, outcome, 0)["unjudged"])[liar]
+    miners.reader().publish(outcome)
+    miners.propose(outcome)
+    reader = miners.reader()
+    everything = reader.submissions(miners.view)
+    counted = reader.counted(miners.view, everything)
+    assert [s.reveal.node for s in counted if s.gradient is None] == [friend]
+    report = reader.proposed(miners.view, counted)
+    found = reader.outcome(miners.view, counted, report)
+    assert found is not None and report is not None and not found.lies
+    assert reader.lies(miners.view, everything, found, report).keys() == {liar}
+    judge = Judge(miners.facts, miners.mined.store, DEVICE)
+    assert judge.is_innocent(miners.view, liar) is False
+
+
 def test_a_miner_waits_for_the_seed_and_for_payloads(miners: Miners) -> None:
     node = NINE[0]
     miners.facts.drawn = False
