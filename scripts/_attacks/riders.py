@@ -46,6 +46,7 @@ from scripts._attacks.strategies import (
     skims,
     stops,
     trains,
+    windows,
 )
 from scripts._attacks.swarm import Strategy, Swarm
 
@@ -72,7 +73,7 @@ SIGNS: dict[str, Any] = {
     "score_options": {"evaluated": 16, "eval_batches": 4},
     "optimizer": {
         "batch_size": 2,
-        "seq_len": 16,
+        "seq_len": 64,
         "inner": "gradient",
         "outer_lr": 4e-3,
         "outer_decay": True,
@@ -84,9 +85,10 @@ MOST_NODES = 9  # in a swarm; more would only take longer
 SURE_SEEDS = 3  # that decide where one seed pays a rider beyond its due
 _BATCHES = 4  # a node and round
 _MEASURED = 8
-"""Batches that a loss of the gauntlet is measured on, at least. Those of a small job have 32
-tokens, and from fewer than 256 chance says what a node has shown: who stops to work after half of
-the rounds is paid 0.63 of an honest node's pay by 128 tokens, and 0.53 by 256."""
+"""Batches that a loss of the gauntlet is measured on, at least. Those of a small job have two
+sequences, and from few chance says what a node has shown: with sequences of 16 tokens, who stops to
+work after half of the rounds is paid 0.63 of an honest node's pay by four batches, and 0.53 by
+eight."""
 PARTS = 10**6  # of a contribution, for shares of pay
 _NOISE = Fraction(1, 10)
 """Of an honest node's pay: what a score may give away beyond the share of the work. It is measured
@@ -121,20 +123,32 @@ def fields_of(spec: Mapping[str, Any], nodes: int) -> dict[str, Any]:
     kept = {key: value for key, value in spec.items() if key.partition("_options")[0] in _KEPT}
     by_scores = kept.get("score") == "gauntlet"
     small = {"verify": SIGNS["verify"], "optimizer": _steps(spec)} if by_scores else {}
-    return {**_SMALL, **small, **kept, "batches_per_round": _BATCHES * nodes}
+    fields = {**_SMALL, **small, **kept, "batches_per_round": _BATCHES * nodes}
+    return {**fields, "model": {**_SMALL["model"], "max_seq_len": _length(fields["optimizer"])}}
+
+
+def _length(optimizer: Any) -> int:
+    """Tokens that the small model reads: as many as a sequence has."""
+    given = optimizer.get("seq_len", 0) if isinstance(optimizer, Mapping) else 0
+    least: int = _SMALL["model"]["max_seq_len"]
+    return max(least, given)
 
 
 def _steps(spec: Mapping[str, Any]) -> Any:
     """The optimizer of a spec at the sizes of `SIGNS`, and warmed up as soon: few rounds are
-    played."""
+    played. Shorter sequences are the spec's own: how long a run of tokens is decides how surely
+    work shows on it."""
     given = spec.get("optimizer", {})
     if not isinstance(given, Mapping):
         return given  # whoever reads the spec says what is wrong
     few, warmup = SIGNS["optimizer"], given.get("warmup_rounds", 0)
     if isinstance(warmup, int):
         warmup = min(warmup, few["warmup_rounds"])
+    length = given.get("seq_len", few["seq_len"])
+    if isinstance(length, int):
+        length = min(length, few["seq_len"])
     own = {key: value for key, value in given.items() if key not in _OWN}
-    sizes = {key: few[key] for key in ("batch_size", "seq_len")}
+    sizes = {"batch_size": few["batch_size"], "seq_len": length}
     return {**own, **sizes, "warmup_rounds": warmup}
 
 
@@ -269,6 +283,7 @@ _QUARTERS = (
     Ride(rides_by_tensor(0.25), 0.25),
     Ride(masked_history(0.25), 0.25),
     Ride(skims(0.25), 0.25),
+    Ride(windows(0.25), 0.25),
 )
 """Ways of making the most of a quarter of the work."""
 

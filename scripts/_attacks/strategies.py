@@ -63,6 +63,11 @@ def skims(part: float) -> Strategy:
     return send
 
 
+def windows(part: float) -> Strategy:
+    """Trains on a window of `part` of every sequence, by itself, another one in each."""
+    return lambda turn, node: turn.skimmed(node, part, apart=True)
+
+
 def head_only(turn: Turn, node: int) -> State:
     """Sends what the output layer learns: half of the work, nothing goes back through others."""
     state, job = turn.swarm.state, turn.swarm.job

@@ -159,12 +159,13 @@ class Turn:
             self.trained[node, work] = result.pseudo_gradient
         return self.trained[node, work]
 
-    def skimmed(self, node: int, part: float) -> State:
-        """The update of training on the first `part` of every sequence of the node's batches."""
+    def skimmed(self, node: int, part: float, apart: bool = False) -> State:
+        """The update of training on a `part` of every sequence of the node's batches: the first,
+        or with `apart` another one of each sequence."""
         swarm = self.swarm
         model = model_hash(swarm.state)
         task = work_order(self.plan.manifest, node, swarm.job.spec, 1, swarm.number, model)
-        data = Skimmed(swarm.job.data, part)
+        data = Skimmed(swarm.job.data, part, apart)
         return run_task(swarm.job.net(DEVICE), task, swarm.state, data).pseudo_gradient
 
     def past(self, decay: float = 0.8, rounds: int = 8, skip: int = 0) -> State | None:
@@ -176,14 +177,22 @@ class Turn:
 
 @dataclass(frozen=True)
 class Skimmed:
-    """The batches of `data`, their sequences cut short."""
+    """The batches of `data`, of every sequence the first part only; with `apart` another part of
+    each, one after the other."""
 
     data: DataSource
     part: float
+    apart: bool = False
 
     def batch(self, index: int) -> torch.Tensor:
         whole = self.data.batch(index)
-        return whole[:, : 1 + max(1, round(self.part * (whole.shape[1] - 1)))]
+        rows, tokens = len(whole), whole.shape[1] - 1
+        length = max(1, round(self.part * tokens))
+        places = tokens // length if self.apart else 1
+        first = [(rows * index + row) % places * length for row in range(rows)]
+        return torch.stack(
+            [row[at : at + length + 1] for row, at in zip(whole, first, strict=True)]
+        )
 
 
 # What a node sends in a round.

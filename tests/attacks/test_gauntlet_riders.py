@@ -32,6 +32,7 @@ from scripts._attacks.strategies import (
     rides_by_tensor,
     skims,
     trains,
+    windows,
 )
 from scripts._attacks.swarm import Strategy
 
@@ -43,10 +44,12 @@ LITTLE_WORK = (
     rides_by_tensor(QUARTER),
     masked_history(QUARTER),
     skims(QUARTER),
+    windows(QUARTER),
     trains(QUARTER),
 )
 FULL_WORK = (rides(), rides(weight=0.3), rides_by_tensor(), masked_history(1.0))
 USUAL = {"evaluated": 16, "eval_batches": 6}
+TOKENS = 16  # of a sequence
 MARGIN = 1.1  # of what is fair
 # Of honest nodes' pay beside others, in 20 rounds. 0.25 was measured; another text may give more.
 SPREAD = 0.34
@@ -115,7 +118,8 @@ def played(
     """After so many rounds. `others` are the first nodes."""
     started = time.process_time()
     people = dict(enumerate([*others, *[trains()] * honest], start=1))
-    fields = fields_of(SIGNS, len(people)) | {"score_options": USUAL}
+    job = {**SIGNS, "optimizer": {**SIGNS["optimizer"], "seq_len": TOKENS}}
+    fields = fields_of(job, len(people)) | {"score_options": USUAL}
     swarm = GauntletSwarm.open(EmbeddedStore(folder / "store"), people, seed, **fields)
     for _ in range(rounds):
         swarm.round()

@@ -81,11 +81,11 @@ def test_each_figure_of_a_message_is_on_the_page(name: str) -> None:
 
 def test_what_little_work_earns_is_what_the_page_says() -> None:
     words = told_of_codec(JOBS["steps"])
-    assert "0.37 for a quarter and 0.57 for half of it" in SECTION
-    assert "a quarter of the work earned 0.37 of an honest node's pay, and half of it 0.57" in words
-    assert "each earns 0.13 of an honest node's pay" in SECTION
-    assert "With half of the work each earns 0.46" in SECTION
-    assert "by which they earned 0.13 and 0.46 (" in words
+    assert "0.39 for a quarter and 0.62 for half of it" in SECTION
+    assert "a quarter of the work earned 0.39 of an honest node's pay, and half of it 0.62" in words
+    assert "each earns 0.15 of an honest node's pay" in SECTION
+    assert "With half of the work each earns 0.41" in SECTION
+    assert "by which they earned 0.15 and 0.41 (" in words
     assert told_of_codec(JOBS["steps"], per_chunk=512, decay=0.5) == ""
 
 

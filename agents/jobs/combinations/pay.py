@@ -97,8 +97,8 @@ def paying_little_work(spec: JobSpec, verification: Verification, codec: Codec) 
     """Payloads of so few numbers that most of what they show is in a part of the work. `ape run job
     create` plays it and refuses; who makes a job another way is told here.
 
-    How long the codec remembers matters little: with 32 and a decay of 0.5 they earned 0.36 and
-    0.70, with 512 and 0.999 0.12 and 0.44. Figures: `ape run economics attacks --family gauntlet
+    How long the codec remembers matters little: with 32 and a decay of 0.5 they earned 0.24 and
+    0.59, with 512 and 0.999 0.16 and 0.38. Figures: `ape run economics attacks --family gauntlet
     --spec FILE`, which plays six rounds, by three seeds where little work is paid above its share.
     """
     if not (verification.validators_score and isinstance(codec, Demo)):
@@ -107,9 +107,9 @@ def paying_little_work(spec: JobSpec, verification: Verification, codec: Codec) 
         return []
     return [
         f'codec "demo" with codec_options.per_chunk {codec.per_chunk} under score "{spec.score}": '
-        f"with {Demo.per_chunk} a quarter of the work earned 0.37 of an honest node's pay, and "
-        "half of it 0.57; set codec_options.per_chunk to 512 and decay to 0.5, by which they "
-        "earned 0.13 and 0.46 (docs/scoring.md)"
+        f"with {Demo.per_chunk} a quarter of the work earned 0.39 of an honest node's pay, and "
+        "half of it 0.62; set codec_options.per_chunk to 512 and decay to 0.5, by which they "
+        "earned 0.15 and 0.41 (docs/scoring.md)"
     ]
 
 

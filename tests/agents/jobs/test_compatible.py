@@ -379,7 +379,7 @@ def test_a_codec_by_which_little_work_is_paid_is_warned_of_with_what_to_set(
     the figures here."""
     (few,) = unlike_shapes(context(tiny, **{**FREE, "codec": "demo", "codec_options": options}))
     assert f"per_chunk {options.get('per_chunk', 32)} under" in few
-    assert "0.37 of an honest node's pay" in few
+    assert "0.39 of an honest node's pay" in few
     assert "set codec_options.per_chunk to 512 and decay to 0.5" in few
     redone = {"codec": "demo", "codec_options": {**options, "memory_rounds": 64}, "merge": "mean"}
     assert unlike_shapes(context(tiny, **{**redone, **GRADIENT})) == []

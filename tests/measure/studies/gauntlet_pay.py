@@ -50,6 +50,7 @@ from scripts._attacks.strategies import (
     skims,
     trains,
     upper_half,
+    windows,
     zero,
 )
 from scripts._attacks.swarm import Strategy, seeded
@@ -60,8 +61,11 @@ from tests.stage.memory.tiny_specs import tiny_model
 PAPER: dict[str, Any] = {"pays": "rank", "history": 0, "power": 2.0}
 BATCHES = 4  # a node and round
 DEMO = SCENARIO.spec(SCENARIO.trainers)
-# As in `make demo JOB=gauntlet`, on a smaller model.
-SIGNS: dict[str, Any] = {key: riders.SIGNS[key] for key in ("codec_options", "optimizer")}
+# As in `make demo JOB=gauntlet`, on a smaller model and shorter sequences.
+SIGNS: dict[str, Any] = {
+    "codec_options": riders.SIGNS["codec_options"],
+    "optimizer": {**riders.SIGNS["optimizer"], "seq_len": 16},
+}
 JOBS: dict[str, dict[str, Any]] = {
     "signs": SIGNS,
     # The same with four layers in place of one: part of them may be left out.
@@ -111,7 +115,14 @@ def crowd(honest: int, **others: tuple[float, Any, int]) -> Case:
 
 
 # Each takes a quarter of an honest node's work.
-QUARTERS = (rides(0.25), rides_by_tensor(0.25), masked_history(), skims(0.25), trains(0.25))
+QUARTERS = (
+    rides(0.25),
+    rides_by_tensor(0.25),
+    masked_history(),
+    skims(0.25),
+    windows(0.25),
+    trains(0.25),
+)
 
 CASES: dict[str, Case] = {
     "equal": crowd(8),
@@ -126,6 +137,7 @@ CASES: dict[str, Case] = {
     "adapting": crowd(6, rider=(0.25, adapts(*QUARTERS), 1)),
     "adapting third": crowd(4, rider=(0.25, adapts(*QUARTERS), 2)),
     "skims": crowd(5, rider=(0.25, skims(0.25), 2)),
+    "windows": crowd(6, rider=(0.25, windows(0.25), 3)),
     # Work as for the output layer: half of it is saved where nothing goes back through the others.
     "head": crowd(5, rider=(0.5, head_only, 2)),
     "head and past": crowd(5, rider=(0.5, head_and_past, 2)),

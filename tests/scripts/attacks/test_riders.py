@@ -107,7 +107,7 @@ def test_a_gauntlet_spec_that_leaves_options_out_is_not_given_ours() -> None:
     spec = {"score": "gauntlet", "codec": "demo", "merge": "demo_sign"}
     fields = fields_of(spec, 4)
     assert not {"codec_options", "score_options"} & set(fields)
-    assert fields["optimizer"] == {"batch_size": 2, "seq_len": 16, "warmup_rounds": 0}
+    assert fields["optimizer"] == {"batch_size": 2, "seq_len": 64, "warmup_rounds": 0}
     assert fields["verify"] == "gauntlet"
     ours = fields_of(SIGNS, 4)
     assert all(ours[key] == SIGNS[key] for key in ("codec_options", "optimizer"))
@@ -118,10 +118,21 @@ def test_a_gauntlet_spec_is_played_with_its_own_steps_at_small_sizes() -> None:
     steps = {"inner": "muon", "inner_options": {"momentum": 0.9}, "lr": 1e-3, "outer_lr": 0.5}
     sizes = {"batch_size": 64, "seq_len": 2_048, "warmup_rounds": 500, "inner_state": "kept"}
     fields = fields_of({"score": "gauntlet", "optimizer": {**steps, **sizes}}, 4)
-    few = {"batch_size": 2, "seq_len": 16, "warmup_rounds": 2}
+    few = {"batch_size": 2, "seq_len": 64, "warmup_rounds": 2}
     assert fields["optimizer"] == {**steps, **few}
     wrong = fields_of({"score": "gauntlet", "optimizer": "muon"}, 4)
     assert wrong["optimizer"] == "muon", "whoever reads the spec refuses it"
+
+
+@pytest.mark.parametrize(
+    ("own", "played"), [(16, 16), (48, 48), (64, 64), (2_048, 64)], ids="{}".format
+)
+def test_a_gauntlet_spec_s_sequences_are_played_as_long_as_they_are_up_to_64_tokens(
+    own: int, played: int
+) -> None:
+    fields = fields_of({**SIGNS, "optimizer": {**SIGNS["optimizer"], "seq_len": own}}, 4)
+    assert fields["optimizer"]["seq_len"] == played
+    assert fields["model"]["max_seq_len"] == max(32, played)
 
 
 def test_what_a_gauntlet_job_pays_a_rider_follows_from_its_own_steps() -> None:

@@ -14,7 +14,7 @@ from scripts._attacks.gauntlet_swarm import GauntletSwarm
 from scripts._attacks.riders import SIGNS, fields_of
 from scripts._attacks.scored_swarm import ScoredSwarm
 from scripts._attacks.strategies import last_payloads, noise, resends, trains
-from scripts._attacks.swarm import combined, unit
+from scripts._attacks.swarm import Skimmed, combined, unit
 
 torch.set_num_threads(1)
 
@@ -58,6 +58,22 @@ def test_the_gauntlets_validators_pay_work_and_not_noise(store: EmbeddedStore) -
     for _ in range(3):
         swarm.round()
     assert swarm.pay[4] < 0.2 * min(swarm.pay[node] for node in (1, 2, 3))
+
+
+class Counting:
+    """Batches of two sequences of eight tokens and the one after; token t of row r is 100 r + t."""
+
+    def batch(self, index: int) -> torch.Tensor:
+        return torch.arange(9) + 100 * torch.tensor([[2 * index], [2 * index + 1]])
+
+
+def test_a_part_of_each_sequence_is_its_first_one_or_another_in_each() -> None:
+    """By hand: a quarter of eight tokens is two, and the one that follows them."""
+    first, apart = (Skimmed(Counting(), 0.25, apart) for apart in (False, True))
+    assert first.batch(1).tolist() == [[200, 201, 202], [300, 301, 302]]
+    assert apart.batch(1).tolist() == [[204, 205, 206], [306, 307, 308]]
+    assert apart.batch(2).tolist() == [[400, 401, 402], [502, 503, 504]]
+    assert Skimmed(Counting(), 1.0, True).batch(0).tolist() == Counting().batch(0).tolist()
 
 
 def test_a_rider_sends_what_is_public_at_the_usual_norm(store: EmbeddedStore) -> None:
