@@ -11,7 +11,7 @@ import pytest
 
 from agents.executor import Executor
 from agents.protocol.formulas import UNAVAILABLE
-from agents.protocol.numbers import TaskStatus
+from agents.protocol.numbers import LaneState, TaskStatus
 from agents.runtime.sender import Sender
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.tasks.compute.classes import CPU
@@ -25,7 +25,7 @@ AGREED, CLOSED, DECIDED = TaskStatus.AGREED, TaskStatus.CLOSED, TaskStatus.DECID
 
 
 def test_an_input_that_is_not_there_is_waited_for(executors: Executors) -> None:
-    spec = executors.inputs.evaluate(first=1)
+    spec = executors.fresh()
     task_id = executors.create(digest_of(cid_of_bytes(spec.canonical())))
     executors.tasks.chain.mine(2)
     pair = executors.drawn(task_id)
@@ -35,6 +35,12 @@ def test_an_input_that_is_not_there_is_waited_for(executors: Executors) -> None:
     )
     assert executors.status(task_id) in (TaskStatus.DRAWING, TaskStatus.RUNNING)
     publish(spec, executors.store)
+    # They look again after seconds, in which blocks without work would pass the task's time.
+    executors.drive(
+        lambda: all(executors.state(task_id, n) >= LaneState.COMMITTED for n in pair),
+        "both have found it",
+        blocks=False,
+    )
     executors.until(task_id, AGREED)
     assert executors.task(task_id).result == executors.right(task_id)
 

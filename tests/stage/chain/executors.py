@@ -238,13 +238,16 @@ class Executors(RunningAgents):
             self.tasks.chain.mine()
         return [what for what in did if what is not None]
 
-    def drive(self, until: Callable[[], bool], what: str = "") -> None:
+    def drive(self, until: Callable[[], bool], what: str = "", blocks: bool = True) -> None:
+        """Step all agents until something holds. Without `blocks` the chain's time stands still but
+        for what they send."""
         end = time.monotonic() + _PATIENCE_S
         while not until():
             assert time.monotonic() < end, f"not reached: {what}\n{self.tails()}"
             did = [self.step(name) for name in list(self.agents)]
             if not any(did):
-                self.tasks.chain.mine()
+                if blocks:
+                    self.tasks.chain.mine()
                 time.sleep(0.02)
 
     def until(self, task_id: int, *statuses: TaskStatus) -> None:
