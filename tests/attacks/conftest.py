@@ -11,6 +11,7 @@ model on real text.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import copytree
@@ -19,6 +20,7 @@ import pytest
 import torch
 from eth_utils import keccak
 
+from agents import trainer, verifier
 from agents.jobs.job import JobContext
 from agents.rounds.outcome import Outcome
 from agents.rounds.plan import Plan
@@ -30,6 +32,8 @@ from agents.verify.spot_checks import Finding, RoundInputs, reexecute
 from scripts._net.anvil import start_anvil
 from scripts._net.deployment import ZOO, TaskTerms
 from scripts._net.processes import Supervisor
+from tests.stage.chain.agents import PASSPHRASE
+from tests.stage.chain.crowd import Crowd
 from tests.stage.chain.people import (
     FUNDED_ROUNDS,
     TERMS,
@@ -201,3 +205,19 @@ def cat(people: People) -> Node:
 def eve(people: People) -> Node:
     """The attacker: a registered trainer with a passed benchmark."""
     return people.nodes["eve"]
+
+
+@pytest.fixture
+def crowd(
+    people: People, tiny: TinyJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Crowd]:
+    """Ann trains and nobody else does. No job is live yet."""
+    monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
+    for role in (trainer, verifier):
+        monkeypatch.setattr(role, "_PATIENCE_S", 0.0)
+    people.chain.send(people.sponsor, people.jobs, "cancel_job", people.job)
+    for name in ("bob", "cat", "eve"):
+        node = people.nodes[name]
+        people.chain.send(node.operator, people.registry, "set_active", node.node_id, False)
+    with ExitStack() as stack:
+        yield Crowd(people, tiny.store, tmp_path, stack)

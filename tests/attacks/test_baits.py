@@ -8,16 +8,13 @@ job in its settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from agents import trainer, verifier
 from agents.jobs.publish import Published
 from agents.storage.cid import cid_of_bytes
 from agents.storage.embedded import EmbeddedStore
@@ -25,29 +22,12 @@ from agents.training.data import Dataset, Shard
 from agents.training.spec import JobSpec
 from agents.training.state import model_hash, save_state
 from tests.attacks.test_free_jobs import FREE, ROUNDS, all_work, create
-from tests.stage.chain.agents import PASSPHRASE
 from tests.stage.chain.crowd import Crowd
 from tests.stage.chain.people import CHALLENGE, DISPUTED, TERMS, Node, People, share
 from tests.stage.memory.honest_round import TinyJob
 from tests.stage.memory.tiny_specs import tiny_model
 
 BAIT = replace(TERMS, reward_per_round=5 * TERMS.reward_per_round)
-
-
-@pytest.fixture
-def crowd(
-    people: People, tiny: TinyJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Crowd]:
-    """Ann trains and nobody else does. No job is live yet."""
-    monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
-    for role in (trainer, verifier):
-        monkeypatch.setattr(role, "_PATIENCE_S", 0.0)
-    people.chain.send(people.sponsor, people.jobs, "cancel_job", people.job)
-    for name in ("bob", "cat", "eve"):
-        node = people.nodes[name]
-        people.chain.send(node.operator, people.registry, "set_active", node.node_id, False)
-    with ExitStack() as stack:
-        yield Crowd(people, tiny.store, tmp_path, stack)
 
 
 def changed(tiny: TinyJob, **fields: Any) -> Published:

@@ -8,14 +8,11 @@ verifiers and two aggregators, none with a job in its settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
 
-from agents import trainer, verifier
 from agents.jobs import at_stake, choice
 from agents.jobs.publish import Published, Terms
 from agents.protocol.numbers import Violation
@@ -25,7 +22,6 @@ from agents.rounds.plan import Plan
 from agents.rounds.work import Work
 from agents.storage.cid import cid_of_bytes
 from scripts._net.deployment import ZOO
-from tests.stage.chain.agents import PASSPHRASE
 from tests.stage.chain.crowd import Crowd
 from tests.stage.chain.people import CHALLENGE, DISPUTED, TERMS, Node, People, share
 from tests.stage.memory.honest_round import TinyJob, make_tiny_job
@@ -41,23 +37,6 @@ def create(people: People, sponsor: str, terms: Terms, published: Published, rou
     encoded = list(terms.encode(published))
     encoded[3] = rounds
     return people.create_job(people.person(sponsor, funds), tuple(encoded), funds)
-
-
-@pytest.fixture
-def crowd(
-    people: People, tiny: TinyJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Crowd]:
-    """Ann trains and nobody else does; the checkers check. No job is live yet."""
-    monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
-    for role in (trainer, verifier):
-        monkeypatch.setattr(role, "_PATIENCE_S", 0.0)
-    people.chain.send(people.sponsor, people.jobs, "cancel_job", people.job)
-    for name in ("bob", "cat", "eve"):
-        node = people.nodes[name]
-        people.chain.send(node.operator, people.registry, "set_active", node.node_id, False)
-    with ExitStack() as stack:
-        crowd = Crowd(people, tiny.store, tmp_path, stack)
-        yield crowd
 
 
 def all_work(crowd: Crowd) -> None:
