@@ -42,7 +42,7 @@ class Cells:
         at_once: int = 1,
     ) -> None:
         """`at_once`: sequences that may be one batch of `rows`, though they are of several."""
-        self._runs, self._extra = options.runs, options.extra if extra else 0
+        self._runs = options.runs
         self._rows: list[list[Tensor]] = []
         of_part, of_batch = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for part in range(parts):
@@ -82,22 +82,16 @@ class Cells:
         """The mean over the assigned cells."""
         return float(values[~self._more].mean())
 
-    def shown(self, leads: Values) -> int:
-        """The work that leads beyond the usual show, -1..1 in millionths, rounded down.
+    def shown(self, leads: Values) -> tuple[int, int]:
+        """The work that leads beyond the usual show on the assigned cells, and on the extra ones:
+        the share of cells that lead less the share that lag, -1..1 in millionths, rounded down."""
+        return self._shares(np.sign(np.round(leads * NANO)).astype(np.int64))
 
-        The share of cells that lead less the share that lag, of the assigned ones and of the extra
-        ones, weighted by how many batches of either a node may train on.
-        """
-        signs = np.sign(np.round(leads * NANO)).astype(np.int64)
-        return self._weighted(signs)
+    def unsure(self, leads: Values) -> tuple[int, int]:
+        """What each of `shown` may differ by where the losses of cells differ by LOSS_TOLERANCE."""
+        own, more = self._shares((np.abs(leads) <= LOSS_TOLERANCE).astype(np.int64))
+        return 2 * own + 2, 2 * more + 2
 
-    def unsure(self, leads: Values) -> int:
-        """What `shown` may differ by where the losses of cells differ by LOSS_TOLERANCE."""
-        return 2 * self._weighted((np.abs(leads) <= LOSS_TOLERANCE).astype(np.int64)) + 2
-
-    def _weighted(self, signs: NDArray[np.int64]) -> int:
+    def _shares(self, signs: NDArray[np.int64]) -> tuple[int, int]:
         own, more = signs[~self._more], signs[self._more]
-        total = int(own.sum()) * MICRO // own.size
-        if more.size:
-            total += self._extra * (int(more.sum()) * MICRO // more.size)
-        return total // (1 + self._extra)
+        return int(own.sum()) * MICRO // own.size, int(more.sum()) * MICRO // max(1, more.size)

@@ -24,8 +24,8 @@ LossScore is `agents.gauntlet.loss_score`'s. The rules this file adds:
   AdamW steps and 6 batches 74 % against 76 % (`python -m tests.measure.studies.assigned_data`). It
   costs one loss for each pair of evaluated nodes. So it is in a job that pays by rank. Where work
   is paid, the same comparison is made on every run of tokens of the node's own batches, and the
-  mean sign is the work `shown`; a sum would say how large a lead is, and a part of the work gives
-  most of that. Batches are public, so somebody may train on a
+  mean sign is the work `shown` (`agents.gauntlet.cells`); a sum would say how large a lead is, and
+  a part of the work gives most of that. Batches are public, so somebody may train on a
   rival's to raise what is expected of it; half of the others would have to.
 - A payload that ruins the loss, or that the merge refuses, has no score; no payload raises.
 - Where the round's model itself has a loss that is no finite number, nothing can be said of any
@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -71,20 +71,34 @@ class Measured:
     """LossScores in nano-nats per token, or the reason why there are none.
 
     `expected`: the median over the other evaluated nodes of (assigned - random) with this node's
-    batches as the assigned ones; 0 without others. `shown`: the work that the update shows, in
-    millionths (see above). `unsure`: by how much another machine's rounding might change `shown`.
+    batches as the assigned ones; 0 without others. `shown`: the work that the update shows on its
+    assigned batches, in millionths (see above), and `extra`: the same of its extra ones. `unsure`:
+    by how much another machine's rounding might change `shown`, and `unsure_extra`: `extra`.
     """
 
     assigned: int | None
     random: int | None
     expected: int | None
     shown: int | None = None
+    extra: int | None = None
     reason: str = ""
     unsure: int = 0
+    unsure_extra: int = 0
+
+    def work(self, shown: int | None, extra: int | None) -> Iterator[tuple[str, int, int, int]]:
+        """What somebody says is shown beside what was measured: "work" on assigned batches and
+        "extra work", each as stated, as measured, and by how much that is unsure."""
+        both = (
+            ("work", shown, self.shown, self.unsure),
+            ("extra work", extra, self.extra, self.unsure_extra),
+        )
+        for what, said, own, unsure in both:
+            if said is not None and own is not None:
+                yield what, said, own, unsure
 
 
 _UNASSIGNED = Measured(None, None, None, reason="no batches were assigned")
-_UNSAID = Measured(0, 0, 0, shown=0)  # of an update of a model that has no loss itself
+_UNSAID = Measured(0, 0, 0, shown=0, extra=0)  # of an update of a model that has no loss itself
 
 
 @dataclass(frozen=True)
@@ -157,12 +171,17 @@ class Yardstick:
             usual = np.median(others, axis=0) if others else np.zeros_like(mine)
             due = _due(partly[node], [partly[q] for q in leads])[cells.part]
             expected = statistics.median(map(cells.assigned_mean, others)) if others else 0.0
+            beyond = mine - due * usual
+            shown, extra = cells.shown(beyond)
+            unsure, unsure_extra = cells.unsure(beyond)
             found[node] = Measured(
                 to_nano(cells.assigned_mean(falls[node][node])),
                 to_nano(random[node]),
                 to_nano(expected),
-                cells.shown(mine - due * usual),
-                unsure=cells.unsure(mine - due * usual),
+                shown,
+                extra,
+                unsure=unsure,
+                unsure_extra=unsure_extra,
             )
         return found
 

@@ -18,6 +18,11 @@ One round of one validator, in the order of Gauntlet's Algorithm 1:
    For a missing or invalid payload either is -1: it shows no work on the assigned data, and
    ignoring a node may not serve it better than judging it. In a round in which a node failed, this
    step may lower its mu but not raise it.
+   The work shown is that on a node's assigned batches, and that on its extra ones, weighted by how
+   many of either it may train on. Extra ones count if the node trains on them, as its moving
+   average says of what they show beyond half of what the assigned ones do: extra <- kept * extra +
+   (1 - kept) * (shown there - shown / 2), above 0. Most nodes train on none of them, and by chance
+   alone are as often ahead as behind there.
 4. value <- kept * value + (1 - kept) * the LossScore on random data over its median (`relative`).
 
 A score that is not a finite number (the update ruined the loss) counts as missing. A match needs
@@ -37,7 +42,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from openskill.models import PlackettLuce
@@ -61,12 +66,15 @@ class Rating:
         mu: Gauntlet's mu, -1..1: how reliably the node's updates fit its own data better, or how
             much work they show.
         value: moving average, -1..1, of its LossScore over the median one; see `relative`.
+        extra: moving average, -1..1, of what its extra batches show beyond half of what its
+            assigned ones do.
     """
 
     skill: int
     sigma: int
     mu: int
     value: int = 0
+    extra: int = 0
 
     def __post_init__(self) -> None:
         """ValueError for a number that isn't an int in its range: states are read from records."""
@@ -75,6 +83,7 @@ class Rating:
             ("sigma", 1, _MOST_SIGMA),
             ("mu", -MICRO, MICRO),
             ("value", -MICRO, MICRO),
+            ("extra", -MICRO, MICRO),
         ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -89,8 +98,9 @@ FRESH = Rating(skill=25 * MICRO, sigma=8_333_334, mu=0)
 class Evaluation:
     """What a validator measured of one node: LossScores in nats, positive if the loss fell.
 
-    None for a payload that is missing or invalid. `shown`: the work that the update shows, in
-    millionths (`agents.gauntlet.primary_evaluation`); None has mu move by the paper's sign.
+    None for a payload that is missing or invalid. `shown`: the work that the update shows on the
+    node's assigned batches, in millionths (`agents.gauntlet.primary_evaluation`); None has mu move
+    by the paper's sign. `extra`: the same of its extra batches.
     `rounds`: since the node's evaluation before, or since it came; what this one stands for.
     """
 
@@ -99,6 +109,7 @@ class Evaluation:
     random: float | None
     shown: int | None = None
     rounds: int = 1
+    extra: int = 0
 
     @property
     def scored(self) -> tuple[float, float] | None:
@@ -144,26 +155,31 @@ def rate(
         mu = rating.mu
         if node in lost and mu > 0:
             mu = mu * _ppm(options.fast_penalty) // MICRO
-        value = rating.value
+        value, extra = rating.value, rating.extra
         if node in judged:
-            kept = _kept(judged[node], mu, wait, options)
-            moved = _move(mu, indicator(judged[node]), kept)
+            extra = _extra(rating.extra, judged[node], options)
+            newest = indicator(judged[node], replace(rating, extra=extra), options)
+            kept = _kept(judged[node], mu > max(0, newest), wait, options)
+            moved = _move(mu, newest, kept)
             mu = min(mu, moved) if node in lost else moved
             value = _move(value, sizes[node], kept)
         skill, sigma = matched.get(node, (rating.skill, rating.sigma))
-        result[node] = Rating(skill, sigma, mu, value)
+        result[node] = Rating(skill, sigma, mu, value, extra)
     return result
 
 
-def indicator(evaluation: Evaluation) -> int:
+def indicator(evaluation: Evaluation, rating: Rating, options: Gauntlet) -> int:
     """What mu moves by, in millionths: the work shown, or without it sign(assigned - random).
 
-    -1,000,000 for a payload that is missing, invalid or ruins the loss.
+    -1,000,000 for a payload that is missing, invalid or ruins the loss. `rating`: after the round;
+    it says whether the node trains on its extra batches.
     """
     if evaluation.scored is None:
         return -MICRO
     if evaluation.shown is not None:
-        return max(-MICRO, min(MICRO, evaluation.shown))
+        more = evaluation.extra if rating.extra > 0 else 0
+        shown = (evaluation.shown + options.extra * more) // (1 + options.extra)
+        return max(-MICRO, min(MICRO, shown))
     assigned, random = evaluation.scored
     return MICRO * ((assigned > random) - (assigned < random))
 
@@ -222,11 +238,20 @@ def _rounded(skill: float, sigma: float) -> tuple[int, int]:
     )
 
 
-def _kept(evaluation: Evaluation, mu: int, wait: int, options: Gauntlet) -> int:
-    """What an evaluation leaves of a rating, in millionths: gamma for each round it stands for."""
+def _extra(before: int, evaluation: Evaluation, options: Gauntlet) -> int:
+    """The moving average after an evaluation; a payload without scores says nothing of it."""
+    if evaluation.scored is None or evaluation.shown is None:
+        return before
+    newest = evaluation.extra - max(0, evaluation.shown) // 2
+    return _move(before, max(-MICRO, min(MICRO, newest)), _kept(evaluation, False, 1, options))
+
+
+def _kept(evaluation: Evaluation, falls: bool, wait: int, options: Gauntlet) -> int:
+    """What an evaluation leaves of a rating, in millionths: gamma for each round it stands for.
+    `falls`: whether less than a positive mu is shown."""
     gamma = _ppm(options.gamma)
     rounds, least = evaluation.rounds, min(gamma, MICRO // 2)
-    if evaluation.shown is not None and mu > max(0, evaluation.shown):
+    if evaluation.shown is not None and falls:
         rounds += 2 * (wait - 1)
     kept = MICRO
     for _ in range(rounds):

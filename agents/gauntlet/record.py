@@ -29,7 +29,7 @@ from agents.rounds.report import UNAVAILABLE
 from agents.storage.canonical import dumps, loads
 from agents.training.spec import describe
 
-VERSION: Final = 4
+VERSION: Final = 5
 MAX_NODES = 128  # of a snapshot, as on chain
 MAX_RATED = 512
 MAX_RECORD_BYTES = 512 * 1024
@@ -67,7 +67,9 @@ class NodeScore(_Frozen):
         expected: by how much other evaluated updates did better on this node's assigned batches
             than on the random ones (their median). All three are None for a node that was not
             evaluated, and for one that was but had nothing usable: it ranks last.
-        shown: the work that its update shows, -1,000,000..1,000,000; measured with the three.
+        shown: the work that its update shows on its assigned batches, -1,000,000..1,000,000;
+            measured with the three.
+        extra: the same of its extra batches; 0 where it may have none.
         score: its place in the vector, out of 65,535.
     """
 
@@ -80,16 +82,15 @@ class NodeScore(_Frozen):
     random: NanoNats | None
     expected: NanoNats | None
     shown: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] | None
+    extra: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] | None
     score: Annotated[int, Field(ge=0, le=65_535)]
 
     @model_validator(mode="after")
     def _consistent(self) -> NodeScore:
-        if (
-            len({part is None for part in (self.assigned, self.random, self.expected, self.shown)})
-            > 1
-        ):
+        together = self.assigned, self.random, self.expected, self.shown, self.extra
+        if len({part is None for part in together}) > 1:
             raise ValueError(
-                "assigned, random, expected and shown are measured together or not at all"
+                "assigned, random, expected, shown and extra are measured together or not at all"
             )
         if self.assigned is not None and not (self.evaluated and self.usable):
             raise ValueError("a loss is stated of a node that was not evaluated")
@@ -104,7 +105,8 @@ class NodeRating(_Frozen):
     """A node's standing with this validator after the round, in 1e-6.
 
     `skill` and `sigma` are OpenSkill's, `mu` is the proof of computation's moving average, `value`
-    that of the LossScore over the median one.
+    that of the LossScore over the median one, `extra` that of what the node's extra batches show
+    beyond half of what its assigned ones do.
     `unseen`: rounds of this validator since it last evaluated the node. Of one that it never
     evaluated it begins with ten, and grows by the rounds in which there was a payload to measure.
     """
@@ -114,6 +116,7 @@ class NodeRating(_Frozen):
     sigma: Annotated[int, Field(ge=1, le=500_000_000)]
     mu: Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
     value: Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
+    extra: Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
     unseen: Annotated[int, Field(ge=0, le=MAX_UNSEEN)]
 
 
@@ -128,7 +131,7 @@ class ScoreRecord(_Frozen):
         ratings: everyone who is rated, ascending by node.
     """
 
-    version: Literal[4] = VERSION
+    version: Literal[5] = VERSION
     job: Annotated[int, Field(ge=1)]
     round: Annotated[int, Field(ge=1)]
     verifier: NodeId

@@ -263,10 +263,11 @@ def _differences(line: NodeScore, own: Measured, alone: bool) -> Iterator[str]:
                 f"its {name} LossScore of node {line.node} is {said / NANO:.6f} nats, the payload "
                 f"gives {due / NANO:.6f}"
             )
-    if alone or line.shown is None or own.shown is None:
+    if alone:
         return
-    if abs(line.shown - own.shown) > SURE * own.unsure:
-        yield (
-            f"it says that node {line.node} shows {line.shown / 1e6:.4f} of its work, the payload "
-            f"shows {own.shown / 1e6:.4f}"
-        )
+    for what, said, due, unsure in own.work(line.shown, line.extra):
+        if abs(said - due) > SURE * unsure:
+            yield (
+                f"it says that node {line.node} shows {said / 1e6:.4f} of its {what}, the payload "
+                f"shows {due / 1e6:.4f}"
+            )

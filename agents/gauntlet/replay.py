@@ -92,6 +92,7 @@ def follow(
             sigma=rating.sigma,
             mu=rating.mu,
             value=rating.value,
+            extra=rating.extra,
             unseen=_unseen(before.get(node), here.get(node)),
         )
         if node in here or _is_remembered(line):
@@ -117,7 +118,11 @@ def scores_of(
         return vector(shares, nodes)
     match = _match(lines, {}, options)
     sizes = relative(match)
-    now = {e.node: Present(indicator(e), sizes[e.node]) for e in match if e.node in passed}
+    now = {
+        e.node: Present(indicator(e, rated[e.node], options), sizes[e.node])
+        for e in match
+        if e.node in passed
+    }
     return vector(round_shares(passed, now, options.power), nodes)
 
 
@@ -167,7 +172,7 @@ def _ratings(record: ScoreRecord, own: Sequence[NodeRating]) -> list[str]:
         return [f"nodes {sorted(theirs)} are rated, replay rates {sorted(mine)}"]
     wrong = []
     for node, line in mine.items():
-        for name in ("skill", "sigma", "mu", "value", "unseen"):
+        for name in ("skill", "sigma", "mu", "value", "extra", "unseen"):
             stated, found = getattr(theirs[node], name), getattr(line, name)
             if abs(stated - found) > (0 if name == "unseen" else _ROUNDING):
                 wrong.append(f"{name} of node {node} is {stated}, replay gives {found}")
@@ -185,6 +190,7 @@ def _match(
             from_nano(line.random),
             line.shown if options.pays_work else None,
             _stands_for(before.get(line.node)) if options.pays_work else 1,
+            line.extra or 0,
         )
         for line in sorted(lines, key=lambda line: line.node)
         if line.evaluated
@@ -192,7 +198,7 @@ def _match(
 
 
 def _is_new(line: NodeRating) -> bool:
-    """Whether the node was never evaluated: one that was has another skill, sigma, mu or value."""
+    """Whether the node was never evaluated: one that was has another rating."""
     return _rating(line) == FRESH
 
 
@@ -234,4 +240,4 @@ def _beyond(line: NodeScore) -> int | None:
 
 
 def _rating(line: NodeRating) -> Rating:
-    return Rating(skill=line.skill, sigma=line.sigma, mu=line.mu, value=line.value)
+    return Rating(line.skill, line.sigma, line.mu, line.value, line.extra)

@@ -475,6 +475,7 @@ def _line(node: int, found: Checked, evaluated: bool, measured: Measured | None)
         random=measured.random,
         expected=measured.expected,
         shown=measured.shown,
+        extra=measured.extra,
         score=0,
     )
 

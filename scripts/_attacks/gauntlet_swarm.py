@@ -134,5 +134,6 @@ class GauntletSwarm(Swarm):
             random=measured.random,
             expected=measured.expected,
             shown=measured.shown,
+            extra=measured.extra,
             score=0,
         )

@@ -38,5 +38,10 @@ class TiltedSwarm(GauntletSwarm):
             assigned=seen.assigned + up * _ROOM,
             random=seen.random + up * _ROOM,
             expected=seen.expected - up * _ROOM,
-            shown=max(-MICRO, min(MICRO, seen.shown + up * SURE * seen.unsure)),
+            shown=_within(seen.shown + up * SURE * seen.unsure),
+            extra=_within((seen.extra or 0) + up * SURE * seen.unsure_extra),
         )
+
+
+def _within(share: int) -> int:
+    return max(-MICRO, min(MICRO, share))

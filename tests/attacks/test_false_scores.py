@@ -211,7 +211,14 @@ def test_losses_that_nobody_measured__cost_a_fifth(
         (more("expected", -5e7), "expected LossScore"),
         (lambda line: {"shown": -1_000_000 if line.shown > 0 else 1_000_000}, "of its work"),
         (lambda line: {"failure": "out of sync by 9 steps, at most 2"}, "is not so"),
-        (lambda line: dict.fromkeys(("assigned", "random", "expected", "shown")), "no loss"),
+        (
+            lambda line: {"extra": -1_000_000 if line.extra > 0 else 1_000_000},
+            "of its extra work",
+        ),
+        (
+            lambda line: dict.fromkeys(("assigned", "random", "expected", "shown", "extra")),
+            "no loss",
+        ),
     ],
 )
 def test_what_the_payloads_deny__costs_a_fifth(
@@ -346,7 +353,7 @@ def test_repeated_scores_with_an_invented_record__cost_a_fifth(
         if self is not duty:
             return record
         row = equal(scored, view.snapshot.nodes)
-        unmeasured = dict.fromkeys(("assigned", "random", "expected", "shown"))
+        unmeasured = dict.fromkeys(("assigned", "random", "expected", "shown", "extra"))
         lines = [
             line.model_copy(update={**unmeasured, "evaluated": False, "score": score})
             for line, score in zip(record.scores, row, strict=True)

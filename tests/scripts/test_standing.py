@@ -29,6 +29,7 @@ def line(node: int, random: int | None) -> NodeScore:
         random=random,
         expected=None if random is None else 0,
         shown=None if random is None else 0,
+        extra=None if random is None else 0,
         score=0,
     )
 
@@ -51,6 +52,7 @@ def record(verifier: int, lines: list[NodeScore], ratings: dict[int, tuple[int, 
                 sigma=sigma * 1_000_000,
                 mu=mu * 100_000,
                 value=500_000,
+                extra=0,
                 unseen=0,
             )
             for node, (skill, sigma, mu) in ratings.items()

@@ -341,11 +341,9 @@ class Ratings:
             sentence = f"its {name} LossScore is {_nats(said)}, it should be {_nats(own)}"
             sentence += f" ({found.reason})." if found.reason else "."
             part.hold("losses", close, who, sentence)
-        if line.shown is None or found.shown is None:
-            return
-        close = abs(line.shown - found.shown) <= found.unsure
-        sentence = f"it shows {line.shown / 1e6:.4f} of the work, it should be "
-        part.hold("losses", close, who, f"{sentence}{found.shown / 1e6:.4f}.")
+        for what, said, own, unsure in found.work(line.shown, line.extra):
+            sentence = f"it shows {said / 1e6:.4f} of the {what}, it should be {own / 1e6:.4f}."
+            part.hold("losses", abs(said - own) <= unsure, who, sentence)
 
 
 def _nats(score: int | None) -> str:

@@ -29,6 +29,7 @@ from tests.stage.chain.people import TRAINERS
 
 _WHOLE = 1 << 20
 LOSSES = ("assigned", "random", "expected")
+FIGURES = (*LOSSES, "shown", "extra")
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -195,11 +196,12 @@ RECORDS: dict[str, tuple[int, Callable[[FinishedScoredJob], Callable[..., Any]],
     "skill": (1, lambda _: rated(0, skill=10), "skill of node"),
     "sigma": (1, lambda _: rated(1, sigma=-10), "sigma of node"),
     "mu": (1, lambda _: rated(2, mu=10), "mu of node"),
+    "extra": (1, lambda _: rated(2, extra=10), "extra of node"),
     "unseen": (2, lambda _: rated(3, unseen=1), "unseen of node"),
     "a rating fewer": (1, lambda _: lambda r: said(ratings=r.ratings[1:])(r), "are rated"),
     "score": (1, lambda p: line_of("bob", p, score=5), "the scores in its record"),
     "match": (
-        *(1, lambda p: line_of("bob", p, evaluated=False, shown=None, **dict.fromkeys(LOSSES))),
+        *(1, lambda p: line_of("bob", p, evaluated=False, **dict.fromkeys(FIGURES))),
         "took part in the match",
     ),
     "previous": (2, lambda _: said(previous="ab" * 32), "the record that its record follows"),
@@ -234,7 +236,7 @@ def test_a_node_that_is_wrongly_called_unusable_is_remarked(
 ) -> None:
     """Its payload may have been missing then, which nobody can tell now."""
     change = line_of("bob", scored, failure="not revealed in time", evaluated=False)
-    whole = line_of("bob", scored, usable=False, shown=None, **dict.fromkeys(LOSSES))
+    whole = line_of("bob", scored, usable=False, **dict.fromkeys(FIGURES))
     audit, verifier = audited_with(
         scored, tmp_path, monkeypatch, 1, lambda record: whole(change(record))
     )

@@ -46,7 +46,7 @@ def test_it_is_not_replayed_and_a_sentence_says_so(tmp_path: Path) -> None:
     part = audited(tmp_path, SCORED_BEFORE[0], older(SCORED_BEFORE[0]))
     assert part.holds
     assert part.remarks == [
-        "record of verifier 21: the record is of version 3, scored by an older rule, "
+        "record of verifier 21: the record is of version 4, scored by an older rule, "
         "so it is not replayed."
     ]
 

@@ -69,22 +69,28 @@ def test_a_cell_is_the_mean_over_its_run_of_tokens() -> None:
     assert cells.assigned_mean(np.array([1.0, 2.0, 3.0, 6.0])) == 3.0
 
 
-def test_what_is_shown_is_the_mean_sign_extra_cells_by_their_weight() -> None:
-    """Of four assigned cells three lead, one ties; the extra ones, which count twice, all lag."""
-    cells = Cells([batch(0)], [batch(10)], Gauntlet(runs=1, extra=2), 2)
-    leads = np.array([0.1, 0.1, -0.1, -0.1, 0.1, 0.0, -0.1, -0.1])
-    assert cells.shown(leads) == (3 * MICRO // 4 - 2 * MICRO) // 3
+def test_what_is_shown_is_the_mean_sign_of_assigned_and_of_extra_cells() -> None:
+    """Of four assigned cells three lead, one ties; of the extra ones one leads, three lag."""
+    cells = Cells([batch(0)], [batch(10)], Gauntlet(runs=1), 2)
+    leads = np.array([0.1, 0.1, 0.1, -0.1, 0.1, 0.0, -0.1, -0.1])
+    assert cells.shown(leads) == (3 * MICRO // 4, -MICRO // 2)
+
+
+def test_without_extra_batches_nothing_is_shown_on_them() -> None:
+    cells = Cells([batch(0)], [], Gauntlet(runs=1), 2)
+    assert cells.shown(np.array([0.1, 0.1, 0.1, -0.1])) == (MICRO // 2, 0)
 
 
 def test_no_more_than_half_is_shown_where_one_part_neither_leads_nor_lags() -> None:
     cells = Cells([batch(0), batch(10)], [batch(20)], Gauntlet(runs=3), 2)
-    assert cells.shown(np.where(cells.part == 0, 0.1, 0.0)) == MICRO // 2
+    assert cells.shown(np.where(cells.part == 0, 0.1, 0.0)) == (MICRO // 2, MICRO // 2)
 
 
 def test_leads_as_small_as_the_tolerance_make_it_unsure() -> None:
-    cells = Cells([batch(0)], [], Gauntlet(runs=1), 2)
-    assert cells.unsure(np.full(4, 10 * LOSS_TOLERANCE)) == 2
-    assert cells.unsure(np.array([LOSS_TOLERANCE, 1.0, 1.0, 1.0])) == 2 * (MICRO // 4) + 2
+    cells = Cells([batch(0)], [batch(10)], Gauntlet(runs=1), 2)
+    assert cells.unsure(np.full(8, 10 * LOSS_TOLERANCE)) == (2, 2)
+    small = np.array([LOSS_TOLERANCE, 1.0, 1.0, LOSS_TOLERANCE, 1.0, 1.0, 1.0, LOSS_TOLERANCE])
+    assert cells.unsure(small) == (2 * (MICRO // 4) + 2, 2 * (MICRO // 2) + 2)
 
 
 def test_without_assigned_batches_there_is_nothing_to_look_at() -> None:

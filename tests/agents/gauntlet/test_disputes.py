@@ -367,7 +367,7 @@ def test_an_older_record_in_a_job_that_began_without_is_false(
     began = as_they_are(FIRST_ONLY, of(OTHER))
     found = denied(monkeypatch, [*began, *as_older(of(THIRD)), *as_older(of(THIRD, 2))])
     assert set(found) == {(1, THIRD), (2, THIRD)}
-    assert "version 3" in found[2, THIRD] and "began with a newer" in found[2, THIRD]
+    assert "version 4" in found[2, THIRD] and "began with a newer" in found[2, THIRD]
 
 
 def test_half_of_the_stake_says_with_which_version_a_job_began(

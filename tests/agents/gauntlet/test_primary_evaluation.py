@@ -291,7 +291,7 @@ def assert_all_tie(yardstick: Yardstick, sent: dict[int, State]) -> None:
     """Every node's LossScore is 0, and no rating falls below what it starts with."""
     found = yardstick.measure({**sent, 999: sent[1]})
     assert found.pop(999).reason == "no batches were assigned"
-    assert found == dict.fromkeys(HONEST, Measured(0, 0, 0, shown=0))
+    assert found == dict.fromkeys(HONEST, Measured(0, 0, 0, shown=0, extra=0))
     rows = [Evaluation(node, 0.0, 0.0, shown=found[node].shown) for node in HONEST]
     for rating in rate({}, rows, (), yardstick.options).values():
         assert rating.mu == rating.value == 0

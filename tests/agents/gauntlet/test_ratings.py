@@ -22,6 +22,7 @@ from agents.gauntlet.ratings import (
 from agents.mechanisms.score.gauntlet import Gauntlet
 
 RULE = Gauntlet()
+ASSIGNED = Gauntlet(extra=0)  # what is shown on assigned batches is all that counts
 
 
 def seen(node: int, assigned: float | None, random: float | None) -> Evaluation:
@@ -123,7 +124,7 @@ def test_an_evaluation_stands_for_the_rounds_since_the_one_before():
     """gamma 0.95: one round moves mu and value by 0.05, three by 0.142625."""
     ratings: dict[int, Rating] = {}
     for rounds in (1, 3):
-        ratings = rate(ratings, [showing(1.0, rounds)], [], RULE)
+        ratings = rate(ratings, [showing(1.0, rounds)], [], ASSIGNED)
     assert (
         ratings[7].mu
         == ratings[7].value
@@ -133,8 +134,8 @@ def test_an_evaluation_stands_for_the_rounds_since_the_one_before():
 
 def test_no_evaluation_replaces_more_than_half_of_a_rating_or_what_gamma_says():
     for rounds in (14, 1_000):
-        assert rate({7: with_mu(600_000)}, [showing(1.0, rounds)], [], RULE)[7].mu == 800_000
-    quick = Gauntlet(gamma=0.2)
+        assert rate({7: with_mu(600_000)}, [showing(1.0, rounds)], [], ASSIGNED)[7].mu == 800_000
+    quick = Gauntlet(gamma=0.2, extra=0)
     for rounds in (1, 5):
         assert rate({7: with_mu(500_000)}, [showing(1.0, rounds)], [], quick)[7].mu == 900_000
 
@@ -154,17 +155,64 @@ def test_no_evaluation_replaces_more_than_half_of_a_rating_or_what_gamma_says():
 )
 def test_a_fall_stands_for_two_usual_waits_more(mu, shown, wait, moved):
     before = {7: Rating(25 * MICRO, MICRO, round(mu * MICRO), MICRO // 2)}
-    after = rate(before, [showing(shown)], [], RULE, wait)[7]
+    after = rate(before, [showing(shown)], [], ASSIGNED, wait)[7]
     kept = 0.95**moved
     assert after.mu / MICRO == pytest.approx(kept * mu + (1 - kept) * shown, abs=1e-5)
     assert after.value / MICRO == pytest.approx(kept * 0.5 + (1 - kept), abs=1e-5)
 
 
+def beside(shown: float, extra: float) -> Evaluation:
+    """A node that shows so much on its assigned batches, and on its extra ones."""
+    return Evaluation(7, 1.0, 1.0, round(shown * MICRO), extra=round(extra * MICRO))
+
+
+def test_extra_batches_count_while_a_node_has_shown_more_than_half_as_much_there():
+    """gamma 0.95, by hand: 0.05 of 0.6 - 0.3; 0.95 of that and 0.05 of 0.1 - 0.3; and so on."""
+    ratings: dict[int, Rating] = {}
+    averages, shown = [], []
+    for own, extra in [(0.6, 0.6), (0.6, 0.1), (0.6, 0.1), (0.6, 0.4), (0.6, 0.9)]:
+        ratings = rate(ratings, [beside(own, extra)], [], RULE)
+        averages.append(ratings[7].extra)
+        shown.append(indicator(beside(own, extra), ratings[7], RULE))
+    assert averages == [15_000, 4_250, -5_963, -665, 29_368]
+    assert shown == [600_000, 350_000, 300_000, 300_000, 750_000]
+
+
+def test_who_leads_there_by_chance_is_paid_for_its_assigned_batches_alone():
+    before = {7: Rating(25 * MICRO, MICRO, 0, 0, extra=-200_000)}
+    after = rate(before, [beside(0.5, 1.0)], [], RULE)[7]
+    assert after.extra == -200_000 * 95 // 100 + 50_000 * 75 // 100
+    assert after.mu == 50_000 * 25 // 100
+
+
+def test_who_shows_nothing_assigned_must_show_something_there():
+    for extra, counted in [(0.2, 0.1), (0.0, 0.0), (-0.2, 0.0)]:
+        after = rate({}, [beside(0.0, extra)], [], RULE)[7]
+        assert indicator(beside(0.0, extra), after, RULE) == round(counted * MICRO)
+    lagging = rate({}, [beside(-0.4, 0.2)], [], RULE)[7]
+    assert indicator(beside(-0.4, 0.2), lagging, RULE) == -100_000
+
+
+def test_extra_batches_weigh_as_many_times_as_a_node_may_have_them():
+    rule = Gauntlet(extra=3)
+    after = rate({}, [beside(0.4, 0.8)], [], rule)[7]
+    assert indicator(beside(0.4, 0.8), after, rule) == 700_000
+
+
+def test_a_payload_without_scores_says_nothing_of_extra_batches():
+    before = {7: Rating(25 * MICRO, MICRO, 0, 0, extra=12_345)}
+    lost = Evaluation(7, None, None, 0, extra=MICRO)
+    assert rate(before, [lost], [], RULE)[7].extra == 12_345
+    assert rate(before, [], [7], RULE)[7].extra == 12_345
+    assert rate(before, [seen(7, 1.0, 0.5)], [], RULE)[7].extra == 12_345  # paid by rank
+
+
 def test_the_sign_is_of_the_difference_and_zero_for_equals():
     for assigned, random, sign in [(2, 1, 1), (1, 2, -1), (1, 1, 0), (-1, -2, 1), (0, -0.0, 0)]:
-        assert indicator(seen(1, assigned, random)) == MICRO * sign
+        assert indicator(seen(1, assigned, random), FRESH, RULE) == MICRO * sign
     for unusable in (None, math.nan, math.inf, -math.inf):
-        assert indicator(seen(1, unusable, 1.0)) == indicator(seen(1, 1.0, unusable)) == -MICRO
+        for unusable_one in (seen(1, unusable, 1.0), seen(1, 1.0, unusable)):
+            assert indicator(unusable_one, FRESH, RULE) == -MICRO
 
 
 def test_order_of_algorithm_1_penalty_before_indicator():

@@ -40,7 +40,8 @@ def test_the_largest_record_fits() -> None:
     nodes = tuple(range(10**18, 10**18 + MAX_NODES))
     record = honest_record(None, 1, LOSSES, dict.fromkeys(nodes, "x" * 160), nodes)
     losses = dict.fromkeys(("assigned", "random", "expected"), -(2 * 10**15)) | {
-        "shown": -1_000_000
+        "shown": -1_000_000,
+        "extra": -1_000_000,
     }
     longest = {"usable": True, "evaluated": True, "sync": 10**12, **losses}
     widest = {
@@ -48,6 +49,7 @@ def test_the_largest_record_fits() -> None:
         "sigma": 500_000_000,
         "mu": -1_000_000,
         "value": -1_000_000,
+        "extra": -1_000_000,
         "unseen": 1_000,
     }
     lines = [record.scores[0].model_copy(update={**longest, "node": node}) for node in nodes]
@@ -67,7 +69,7 @@ def test_the_largest_record_fits() -> None:
         (lambda f: f.update(audit_seed="AB" * 32), "audit_seed"),
         (lambda f: f.update(round="2"), "another type"),
         (lambda f: f.update(secret="00" * 32), "not a known key"),
-        (lambda f: f.update(version=5), "version"),
+        (lambda f: f.update(version=6), "version"),
         (lambda f: f.update(version=0), "version"),
         (lambda f: f.update(version=True), "version|another type"),
         (lambda f: f.update(previous=None), "none before it"),
@@ -95,14 +97,14 @@ def test_an_edit_that_breaks_a_field_is_refused(
         ScoreRecord.from_bytes(changed(change))
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_record_of_an_older_version_says_so_whatever_else_it_holds(version: int) -> None:
     with pytest.raises(OlderRecord, match=f"of version {version}, scored by an older rule"):
         ScoreRecord.from_bytes(changed(lambda f: f.update(version=version, secret="00" * 32)))
 
 
 def test_what_has_no_such_version_is_not_called_older() -> None:
-    for version in (0, 5, True, "3", None):
+    for version in (0, 6, True, "3", None):
         with pytest.raises(RecordError) as refused:
             ScoreRecord.from_bytes(changed(lambda f, v=version: f.update(version=v)))  # type: ignore[misc]
         assert not isinstance(refused.value, OlderRecord)

@@ -89,6 +89,7 @@ class Again:
                 random=own.random,
                 expected=own.expected,
                 shown=own.shown,
+                extra=own.extra,
                 score=0,
             )
             lines.append(line.model_copy(update=changes.get(f"node_{node}", {})))
@@ -189,7 +190,7 @@ def test_a_payload_that_was_in_time__can_be_said_to_be_late_but_not_useless(agai
     late = again.record(without(sent, 3))
     assert again.errors(late, sent) == []
     unshown = {"failure": NO_SAMPLE, "usable": False} | dict.fromkeys(
-        ("assigned", "random", "expected", "shown")
+        ("assigned", "random", "expected", "shown", "extra")
     )
     (said,) = again.errors(again.record(sent, node_3=unshown), sent)
     assert said == "it says False, and not True, of the payload's use of node 3"
@@ -266,7 +267,7 @@ def test_steps_so_small_that_losses_differ_by_less_than_machines__leave_a_record
     raw = open_samples(tiny.before, AUDIT_SEED, tiny.job.score.samples)  # type: ignore[attr-defined]
     small = Again(tiny, dict.fromkeys(NODES, digest_of(store.put_bytes(raw))))
     sent = tiny.honest()
-    figures = {"assigned": 100_000, "expected": 0, "random": 60_000, "shown": 1}
+    figures = {"assigned": 100_000, "expected": 0, "random": 60_000, "shown": 1, "extra": 0}
     favoured = {**figures, "random": 100_000, "shown": 1_000_000}
     lies = {f"node_{node}": favoured if node == 5 else figures for node in NODES}
     invented = small.record(sent, **lies)
@@ -282,7 +283,7 @@ def test_records_that_agree_on_whom_to_measure__cost_one_measurement(
     sent = again.tiny.honest()
     honest = again.record(sent)
     liar = again.record(sent, node_9={"random": NAT})
-    unmeasured = dict.fromkeys(("assigned", "random", "expected", "shown"))
+    unmeasured = dict.fromkeys(("assigned", "random", "expected", "shown", "extra"))
     fewer = again.record(sent, node_5={"evaluated": False, **unmeasured})
     measured: list[tuple[int, ...]] = []
 

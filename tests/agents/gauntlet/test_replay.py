@@ -214,7 +214,9 @@ def test_a_rating_outlasts_an_absence_but_not_any() -> None:
 
 def test_there_is_room_for_so_many_ratings_and_those_who_are_here_come_first() -> None:
     crowd = [
-        NodeRating(node=n, skill=FRESH.skill, sigma=FRESH.sigma, mu=1, value=0, unseen=n % 90)
+        NodeRating(
+            node=n, skill=FRESH.skill, sigma=FRESH.sigma, mu=1, value=0, extra=0, unseen=n % 90
+        )
         for n in range(1000, 1000 + MAX_RATED)
     ]
     full = CHAIN[0].model_copy(update={"ratings": crowd})

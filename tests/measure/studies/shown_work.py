@@ -50,7 +50,7 @@ class Watched:
             self.batches.append((node, [by_bytes[one.numpy().tobytes()] for one in found]))
         return found
 
-    def show(self, cells: Cells, leads: Values) -> int:
+    def show(self, cells: Cells, leads: Values) -> tuple[int, int]:
         self.leads.append((cells, leads))
         return _shown(cells, leads)
 

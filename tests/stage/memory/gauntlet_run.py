@@ -165,6 +165,7 @@ class FreeRun:
                 random=found[node].random,
                 expected=found[node].expected,
                 shown=found[node].shown,
+                extra=found[node].extra,
                 score=0,
             )
             for node in self.nodes

@@ -11,7 +11,7 @@ from agents.gauntlet.replay import digest_of_record, drawn, follow, scores_of
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.storage.canonical import dumps
 
-OPTIONS = Gauntlet(evaluated=3)
+OPTIONS = Gauntlet(evaluated=3, extra=0)
 NODES = (4, 2, 9, 7, 11)
 MODEL = "ab" * 32
 
@@ -52,6 +52,7 @@ def honest_record(
                 random=random,
                 expected=expected,
                 shown=_shown(assigned, random, expected),
+                extra=None if assigned is None else 0,
                 score=0,
             )
         )
