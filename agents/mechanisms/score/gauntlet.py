@@ -51,9 +51,10 @@ class Gauntlet:
         runs: runs of tokens that each sequence is cut into when work is looked for, 1..64.
         evaluated: nodes that each validator evaluates per round, 2..128 (paper 5).
         top: G, the most nodes merged per round, 1..128 (paper 15).
-        power: exponent of the shares, 1..4 (paper 2). What is shown grows more slowly than the
-            data. At 1 the pay is linear in it, and little work is paid above its share. 1.25 makes
-            up for a part of that, and equal nodes' pay spreads more (docs/scoring.md).
+        power: exponent of the shares, 1..4 (paper 2). What is shown grows like the square root of
+            the data, where noise in a gradient limits it. So by 2 the pay grows like the data. By
+            less, little work is paid above its share, and equal nodes' pay spreads less
+            (docs/scoring.md).
         sync_limit: largest SyncScore, in steps of size alpha, 0.001..1000 (paper 3).
         fast_penalty: factor on a positive mu for a failed fast check, 0..1 (paper 0.75). Six
             decimals count.
@@ -76,7 +77,7 @@ class Gauntlet:
     runs: int = 4
     evaluated: int = 8
     top: int = 15
-    power: float = 1.25
+    power: float = 2.0
     sync_limit: float = 3.0
     fast_penalty: float = 0.75
     norm_ratio: float = 4.0

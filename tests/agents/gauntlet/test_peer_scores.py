@@ -45,8 +45,8 @@ def test_with_a_power_of_1_pay_is_linear_and_the_lowest_keeps_its_part():
     assert normalise({1: 1.0, 2: 2.0, 3: 1.0}) == {1: 0.25, 2: 0.5, 3: 0.25}
 
 
-def test_by_default_a_sixteenth_of_the_best_score_is_paid_a_thirty_second_of_its_pay():
-    assert normalise({1: 16.0, 2: 1.0}, Gauntlet().power) == {1: 32 / 33, 2: 1 / 33}
+def test_by_default_half_of_the_best_score_is_paid_a_quarter_of_its_pay():
+    assert normalise({1: 2.0, 2: 1.0}, Gauntlet().power) == {1: 0.8, 2: 0.2}
 
 
 @pytest.mark.parametrize(("power", "part"), [(1.25, 1 / 32), (1.5, 1 / 64), (2.75, 1 / 2048)])
