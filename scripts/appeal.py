@@ -29,9 +29,9 @@ from scripts._shared.signing import signing, yes_option
 @click.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("node_id", type=int)
-@click.option("--job", "job_id", type=int, required=True, help="The job.")
-@click.option("--round", "round_id", type=int, required=True, help="The round.")
+@click.argument("node_id", type=click.IntRange(1))
+@click.option("--job", "job_id", type=click.IntRange(1), required=True, help="The job.")
+@click.option("--round", "round_id", type=click.IntRange(1), required=True, help="The round.")
 @click.option(
     "--statement",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -21,8 +21,8 @@ from scripts._shared.operator import (
 
 
 @click.command()
-@click.option("--job", "job_id", type=int, required=True, help="The job.")
-@click.option("--round", "round_id", type=int, help="Audit this round only.")
+@click.option("--job", "job_id", type=click.IntRange(1), required=True, help="The job.")
+@click.option("--round", "round_id", type=click.IntRange(1), help="Audit this round only.")
 @click.option("--deep", is_flag=True, help="Do every node's training and every task again, too.")
 @click.option("--rpc", default="http://127.0.0.1:8545", show_default=True, help="An RPC node.")
 @click.option("--store", help="A folder, or the URL of a Kubo node (default: localnet's folder).")

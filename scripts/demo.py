@@ -30,9 +30,13 @@ from scripts._shared.node_options import node_of, node_options
     help="How updates travel in the job dso: polytope (its own), or semantic, ZIP-400's.",
 )
 @click.option(
-    "--trainers", type=int, help="Trainers, the job's cheats included (default: 8; 10; 11; 12; 6)."
+    "--trainers",
+    type=click.IntRange(1),
+    help="Trainers, the job's cheats included (default: 8; 10; 11; 12; 6).",
 )
-@click.option("--rounds", type=int, help="Rounds of the job (default: 10; 10; 12; 6; 3).")
+@click.option(
+    "--rounds", type=click.IntRange(1), help="Rounds of the job (default: 10; 10; 12; 6; 3)."
+)
 @click.option(
     "--data",
     multiple=True,
@@ -41,6 +45,7 @@ from scripts._shared.node_options import node_of, node_options
 )
 @click.option(
     "--time-limit",
+    type=click.FloatRange(0, min_open=True),
     default=900.0,
     show_default=True,
     help="Give up after this long, s; longer where blocks are slow.",

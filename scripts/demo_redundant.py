@@ -23,7 +23,9 @@ FEWEST_EXECUTORS = 5  # two cheats, and three who can outvote them
     show_default=True,
     help="Nodes that run tasks, the two cheats included.",
 )
-@click.option("--tasks", type=int, default=30, show_default=True, help="A multiple of six.")
+@click.option(
+    "--tasks", type=click.IntRange(1), default=30, show_default=True, help="A multiple of six."
+)
 @click.option(
     "--data",
     multiple=True,
@@ -32,6 +34,7 @@ FEWEST_EXECUTORS = 5  # two cheats, and three who can outvote them
 )
 @click.option(
     "--time-limit",
+    type=click.FloatRange(0, min_open=True),
     default=600.0,
     show_default=True,
     help="Give up after this long, s; longer where blocks are slow.",

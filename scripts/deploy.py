@@ -26,24 +26,40 @@ DAY = 86_400
 @network_option()
 @account_option()
 @click.option("--members", required=True, help="The committee's addresses, separated by commas.")
-@click.option("--threshold", type=int, default=3, show_default=True, help="Approvals needed.")
+@click.option(
+    "--threshold", type=click.IntRange(1), default=3, show_default=True, help="Approvals needed."
+)
 @click.option("--holder", type=ADDRESS, required=True, help="Who receives the whole supply.")
 @click.option("--supply", type=ZOO_AMOUNT, default="1000000000", show_default=True, help="In ZOO.")
-@click.option("--routine-delay", type=int, default=DAY, show_default=True, help="Seconds.")
+@click.option(
+    "--routine-delay", type=click.IntRange(0), default=DAY, show_default=True, help="Seconds."
+)
 @click.option(
     "--governance-delay",
-    type=int,
+    type=click.IntRange(0),
     default=21 * DAY,
     show_default=True,
     help="Seconds; longer than --unbonding, so that whoever dislikes a change can leave before it.",
 )
-@click.option("--grace-period", type=int, default=14 * DAY, show_default=True, help="Seconds.")
-@click.option("--unbonding", type=int, default=14 * DAY, show_default=True, help="Seconds.")
+@click.option(
+    "--grace-period", type=click.IntRange(0), default=14 * DAY, show_default=True, help="Seconds."
+)
+@click.option(
+    "--unbonding", type=click.IntRange(0), default=14 * DAY, show_default=True, help="Seconds."
+)
 @click.option("--trainer-stake", type=ZOO_AMOUNT, default="100", show_default=True, help="In ZOO.")
 @click.option("--verifier-stake", type=ZOO_AMOUNT, default="1000", show_default=True, help="ZOO.")
 @click.option("--aggregator-stake", type=ZOO_AMOUNT, default="1000", show_default=True, help="ZOO.")
-@click.option("--benchmark-window", type=int, default=600, show_default=True, help="Seconds.")
-@click.option("--benchmark-quorum", type=int, default=2, show_default=True, help="Verdicts needed.")
+@click.option(
+    "--benchmark-window", type=click.IntRange(0), default=600, show_default=True, help="Seconds."
+)
+@click.option(
+    "--benchmark-quorum",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Verdicts needed.",
+)
 @click.option(
     "--least-retained",
     type=click.IntRange(0, 32),

@@ -24,15 +24,35 @@ FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
 
 @click.command()
 @click.option("--directory", type=click.Path(file_okay=False, path_type=Path), default=LOCALNET)
-@click.option("--port", type=int, default=8545, show_default=True, help="The chain's RPC port.")
-@click.option("--trainers", type=int, default=3, show_default=True)
-@click.option("--verifiers", type=int, default=3, show_default=True)
-@click.option("--aggregators", type=int, default=2, show_default=True)
-@click.option("--executors", type=int, default=3, show_default=True, help="Of redundant tasks.")
-@click.option("--members", type=int, default=5, show_default=True, help="Of the committee.")
-@click.option("--threshold", type=int, default=3, show_default=True, help="Approvals needed.")
-@click.option("--block-time", type=float, default=1.0, show_default=True, help="Seconds.")
-@click.option("--rounds", type=int, default=1_000, show_default=True, help="Of the first job.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8545,
+    show_default=True,
+    help="The chain's RPC port.",
+)
+@click.option("--trainers", type=click.IntRange(0), default=3, show_default=True)
+@click.option("--verifiers", type=click.IntRange(0), default=3, show_default=True)
+@click.option("--aggregators", type=click.IntRange(0), default=2, show_default=True)
+@click.option(
+    "--executors", type=click.IntRange(0), default=3, show_default=True, help="Of redundant tasks."
+)
+@click.option(
+    "--members", type=click.IntRange(1), default=5, show_default=True, help="Of the committee."
+)
+@click.option(
+    "--threshold", type=click.IntRange(1), default=3, show_default=True, help="Approvals needed."
+)
+@click.option(
+    "--block-time",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Seconds.",
+)
+@click.option(
+    "--rounds", type=click.IntRange(1), default=1_000, show_default=True, help="Of the first job."
+)
 @click.option(
     "--data",
     "files",
@@ -43,7 +63,7 @@ FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
 @node_options
 @click.option(
     "--web-port",
-    type=int,
+    type=click.IntRange(1, 65535),
     default=8700,
     show_default=True,
     help="Port of the network's page, or the next free one.",

@@ -29,7 +29,9 @@ RPC = "http://127.0.0.1:8545"
     help="Draw the bounds into this file: .svg, .png or .pdf.",
 )
 @click.option("--rpc", help=f"An RPC node to read the numbers from (default: {RPC}).")
-@click.option("--class", "class_id", type=int, default=0, show_default=True, help="Which pool.")
+@click.option(
+    "--class", "class_id", type=click.IntRange(0), default=0, show_default=True, help="Which pool."
+)
 @click.option("--stake", type=ZOO_AMOUNT, help="Stake of a node, instead of the deployment's.")
 @click.option("--fee", type=ZOO_AMOUNT, help="Fee of a task (default: the largest allowed).")
 @click.option("--nodes", type=click.IntRange(3), help="Nodes in the pool, instead of the pool's.")
@@ -103,7 +105,9 @@ def cli(
 
 @cli.command()
 @click.option("--rpc", help="An RPC node to read the numbers from (default: none, usual numbers).")
-@click.option("--job", type=int, help="With --rpc: a job whose terms and mechanisms count.")
+@click.option(
+    "--job", type=click.IntRange(1), help="With --rpc: a job whose terms and mechanisms count."
+)
 @click.option("--nodes", type=click.IntRange(3, 128), help="Trainers.")
 @click.option("--stake", type=ZOO_AMOUNT, help="Of each trainer.")
 @click.option("--verifiers", type=click.IntRange(2, 64), help="How many.")

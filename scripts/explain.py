@@ -28,9 +28,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @read_network_option
-@click.option("--job", "job_id", type=int, required=True, help="The job.")
-@click.option("--round", "round_id", type=int, help="The round (default: the newest).")
-@click.option("--node", type=int, help="This node alone, whatever it did in the round.")
+@click.option("--job", "job_id", type=click.IntRange(1), required=True, help="The job.")
+@click.option(
+    "--round", "round_id", type=click.IntRange(1), help="The round (default: the newest)."
+)
+@click.option(
+    "--node", type=click.IntRange(1), help="This node alone, whatever it did in the round."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print it for a program; amounts in wei.")
 @click.option(
     "--random-source",

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from agents.protocol.numbers import MAX_NODES
 from agents.runtime.files import SPEC_BYTES, read_yaml
 from scripts._shared.connecting import ConnectedProviderCommand, account_option, network_option
 from scripts._shared.operator import (
@@ -47,7 +48,9 @@ def window_option(name: str, words: str) -> Any:
         "score-commit": "600",
         "score-reveal": "300",
     }[name]
-    return click.option(f"--{name}-s", type=int, help=f"{words}, in seconds (default: {usual}).")
+    return click.option(
+        f"--{name}-s", type=click.IntRange(1), help=f"{words}, in seconds (default: {usual})."
+    )
 
 
 @click.group()
@@ -80,12 +83,14 @@ _PACKING = (
     ),
     click.option("--model-config", type=FILE, help="A Hugging Face config.json (extra: hf)."),
     click.option("--tokenizer", type=FILE, help="A Hugging Face tokenizer.json (extra: hf)."),
-    click.option("--separator", type=int, help="Token between documents, with --tokenizer."),
-    click.option("--rounds", type=int, help="Rounds until the job is complete."),
+    click.option(
+        "--separator", type=click.IntRange(0), help="Token between documents, with --tokenizer."
+    ),
+    click.option("--rounds", type=click.IntRange(1), help="Rounds until the job is complete."),
     click.option(
         "--reward", type=ZOO_AMOUNT, default="1000", show_default=True, help="ZOO per round."
     ),
-    click.option("--max-nodes", type=int, default=64, show_default=True),
+    click.option("--max-nodes", type=click.IntRange(1, MAX_NODES), default=64, show_default=True),
     window_option("commit", "Commit window"),
     window_option("reveal", "Reveal window"),
     window_option("aggregate", "Duty window"),
@@ -123,7 +128,7 @@ _PACKING = (
     ),
     click.option(
         "--shard-bytes",
-        type=int,
+        type=click.IntRange(4),
         help="Plain bytes of a shard, a multiple of 4. A node downloads shards whole; where each "
         "has a key of its own, it comes to hold the keys of those that its batches lie in, so "
         "smaller ones show it less. Default: 1 MiB, or with --data-key 64 KiB, less where a small "
@@ -148,7 +153,9 @@ def packing_options(command: Any) -> Any:
 @network_option()
 @account_option()
 @packing_options
-@click.option("--fund-rounds", type=int, help="Rounds to pay into escrow now (default: all).")
+@click.option(
+    "--fund-rounds", type=click.IntRange(0), help="Rounds to pay into escrow now (default: all)."
+)
 @yes_option
 @deployment_option
 @explained
@@ -169,8 +176,7 @@ def create(
     fields = _spec_fields(given["spec"], given["rounds"])
     rounds = _rounds(fields)
     terms = _paid(contracts, _terms(contracts, account, rounds, given), fields, given)
-    funded = rounds if given["fund_rounds"] is None else given["fund_rounds"]
-    amount = funded * terms.reward_per_round
+    amount = _funded(rounds, given["fund_rounds"]) * terms.reward_per_round
     afford(contracts, account, amount)
     published, key = _published(contracts, terms, fields, store, given)
     encoded = terms.encode(published)
@@ -376,6 +382,14 @@ def _rounds(fields: dict[str, Any]) -> int:
     return rounds
 
 
+def _funded(rounds: int, chosen: int | None) -> int:
+    """How many of a job's rounds are paid for now."""
+    if chosen is not None and chosen > rounds:
+        words = f"the job has {rounds} rounds, and {chosen} would be paid for."
+        raise click.BadParameter(words, param_hint="--fund-rounds")
+    return rounds if chosen is None else chosen
+
+
 def _shown(job: Any, trainers: int) -> list[str]:
     """What trainers will be shown of data whose shards have keys of their own."""
     from agents.jobs.seen import seen_sentence
@@ -525,7 +539,7 @@ def _paid(contracts: Contracts, terms: Any, fields: dict[str, Any], given: dict[
 @cli.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("job_id", type=int)
+@click.argument("job_id", type=click.IntRange(1))
 @click.argument("amount", type=ZOO_AMOUNT)
 @yes_option
 @deployment_option
@@ -556,7 +570,7 @@ def fund(account: Any, job_id: int, amount: int, yes: bool, deployment: Path | N
 @cli.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("job_id", type=int)
+@click.argument("job_id", type=click.IntRange(1))
 @yes_option
 @deployment_option
 @explained
@@ -581,7 +595,7 @@ def cancel(account: Any, job_id: int, yes: bool, deployment: Path | None) -> Non
 @cli.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("job_id", type=int)
+@click.argument("job_id", type=click.IntRange(1))
 @yes_option
 @deployment_option
 @explained
@@ -597,7 +611,7 @@ def refund(account: Any, job_id: int, yes: bool, deployment: Path | None) -> Non
 
 @cli.command()
 @read_network_option
-@click.argument("job_id", type=int)
+@click.argument("job_id", type=click.IntRange(1))
 @deployment_option
 @explained
 def show(choice: str, job_id: int, deployment: Path | None) -> None:

@@ -107,7 +107,7 @@ def new(path: Path, passphrase_env: str | None) -> None:
 @cli.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("job_id", type=int)
+@click.argument("job_id", type=click.IntRange(1))
 @key_option
 @passphrase_option
 @yes_option
@@ -136,7 +136,7 @@ def announce(
 @cli.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("job_id", type=int)
+@click.argument("job_id", type=click.IntRange(1))
 @click.argument("releaser", type=ADDRESS)
 @yes_option
 @deployment_option
@@ -153,11 +153,17 @@ def delegate(account: Any, job_id: int, releaser: str, yes: bool, deployment: Pa
 @cli.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("job_id", type=int)
+@click.argument("job_id", type=click.IntRange(1))
 @key_option
 @passphrase_option
 @click.option("--once", is_flag=True, help="Answer what is open now and end.")
-@click.option("--every", type=float, default=5.0, show_default=True, help="Seconds between looks.")
+@click.option(
+    "--every",
+    type=click.FloatRange(0, min_open=True),
+    default=5.0,
+    show_default=True,
+    help="Seconds between looks.",
+)
 @store_option
 @yes_option
 @deployment_option
@@ -218,7 +224,7 @@ def serve(
 
 @cli.command("list")
 @read_network_option
-@click.argument("job_id", type=int)
+@click.argument("job_id", type=click.IntRange(1))
 @store_option
 @deployment_option
 @explained
@@ -267,7 +273,7 @@ def show(choice: str, job_id: int, store: str | None, deployment: Path | None) -
 
 @cli.command("leaked")
 @read_network_option
-@click.argument("job_id", type=int)
+@click.argument("job_id", type=click.IntRange(1))
 @click.argument("shown", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @store_option
 @deployment_option

@@ -76,7 +76,7 @@ def _computes(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @cli.command()
 @read_network_option
-@click.option("--job", "job_id", type=int, required=True, help="The job.")
+@click.option("--job", "job_id", type=click.IntRange(1), required=True, help="The job.")
 @click.option(
     "--round",
     "round_id",
@@ -153,7 +153,9 @@ def _bar(console: Any) -> Iterator[Callable[[str, int, int], None]]:
     show_default=True,
     help="0: the likeliest token each time. 1: drawn as the model expects them.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the draws.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the draws."
+)
 @device_option
 @explained
 @_computes

@@ -166,7 +166,7 @@ def give_consent(account: Any, owner: str, deployment: Path | None) -> None:
 @cli.command("add-stake", cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("node_id", type=int)
+@click.argument("node_id", type=click.IntRange(1))
 @click.argument("amount", type=ZOO_AMOUNT)
 @yes_option
 @deployment_option
@@ -187,7 +187,7 @@ def add_stake(account: Any, node_id: int, amount: int, yes: bool, deployment: Pa
 @cli.command("exit", cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("node_id", type=int)
+@click.argument("node_id", type=click.IntRange(1))
 @yes_option
 @deployment_option
 @explained
@@ -209,7 +209,7 @@ def begin_exit(account: Any, node_id: int, yes: bool, deployment: Path | None) -
 @cli.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("node_id", type=int)
+@click.argument("node_id", type=click.IntRange(1))
 @yes_option
 @deployment_option
 @explained
@@ -237,7 +237,7 @@ def withdraw(account: Any, node_id: int, yes: bool, deployment: Path | None) -> 
 @cli.command("set", cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("node_id", type=int)
+@click.argument("node_id", type=click.IntRange(1))
 @click.option("--operator", type=ADDRESS, help="New hot key.")
 @consent_option
 @click.option("--payout", type=ADDRESS, help="New payout address.")

@@ -27,7 +27,9 @@ _LOOK_S = 2.0
 @click.command()
 @read_network_option
 @click.option("--watch", is_flag=True, help="Repeat every two seconds until Ctrl-C.")
-@click.option("--job", "job_id", type=int, help="Show the privacy spent in this job, too.")
+@click.option(
+    "--job", "job_id", type=click.IntRange(1), help="Show the privacy spent in this job, too."
+)
 @click.option(
     "--store",
     help="With --job: a folder, or the URL of a Kubo node (default: localnet's folder).",

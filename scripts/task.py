@@ -67,7 +67,9 @@ def cli() -> None:
 @account_option()
 @click.option("--spec", "file", type=FILE, help="Fields of the task spec, YAML or JSON.")
 @click.option("--kind", type=click.Choice(KINDS), help="What to do.")
-@click.option("--job", "job_id", type=int, help="Model, newest checkpoint and data of this job.")
+@click.option(
+    "--job", "job_id", type=click.IntRange(1), help="Model, newest checkpoint and data of this job."
+)
 @click.option("--model", "model_file", type=FILE, help="Fields of the model, YAML or JSON.")
 @click.option("--checkpoint", help="A safetensors file, or a CID.")
 @click.option("--data", multiple=True, help="Text files (.txt, .jsonl, .parquet), or one CID.")
@@ -81,7 +83,11 @@ def cli() -> None:
 )
 @click.option("--class", "label", help="Determinism class of the result (default: cpu-fp32).")
 @click.option("--fee", type=ZOO_AMOUNT, help="ZOO for the two who agree (default: the least).")
-@click.option("--run-s", type=int, help="Seconds that a node has (default: what its class needs).")
+@click.option(
+    "--run-s",
+    type=click.IntRange(1),
+    help="Seconds that a node has (default: what its class needs).",
+)
 @click.option("--wait", is_flag=True, help="Wait for the result and show it.")
 @store_option
 @yes_option
@@ -165,7 +171,7 @@ def create(
 
 @cli.command()
 @read_network_option
-@click.argument("task_id", type=int)
+@click.argument("task_id", type=click.IntRange(1))
 @click.option("--watch", is_flag=True, help="Repeat until the task is over, or Ctrl-C.")
 @deployment_option
 @explained
@@ -183,7 +189,7 @@ def status(choice: str, task_id: int, watch: bool, deployment: Path | None) -> N
 
 @cli.command()
 @read_network_option
-@click.argument("task_id", type=int)
+@click.argument("task_id", type=click.IntRange(1))
 @click.option("--wait", is_flag=True, help="Wait until there is one.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it here.")
 @store_option
@@ -241,7 +247,7 @@ def show_all(choice: str, last: int, deployment: Path | None) -> None:
 @cli.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("node_id", type=int)
+@click.argument("node_id", type=click.IntRange(1))
 @click.option("--class", "label", default="cpu-fp32", show_default=True, help="Which pool.")
 @yes_option
 @deployment_option
@@ -276,7 +282,7 @@ def join(account: Any, node_id: int, label: str, yes: bool, deployment: Path | N
 @cli.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("node_id", type=int)
+@click.argument("node_id", type=click.IntRange(1))
 @yes_option
 @deployment_option
 @explained
@@ -297,7 +303,7 @@ def leave(account: Any, node_id: int, yes: bool, deployment: Path | None) -> Non
 @cli.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("task_id", type=int)
+@click.argument("task_id", type=click.IntRange(1))
 @yes_option
 @deployment_option
 @explained
@@ -313,7 +319,7 @@ def appeal(account: Any, task_id: int, yes: bool, deployment: Path | None) -> No
 @cli.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("task_ids", type=int, nargs=-1, required=True)
+@click.argument("task_ids", type=click.IntRange(1), nargs=-1, required=True)
 @click.option(
     "--share",
     type=click.FloatRange(0, 1),

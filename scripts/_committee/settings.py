@@ -52,7 +52,9 @@ def penalty(reader: Any, row: str, **given: Any) -> Operation:
 @click.option("--verifier-stake", type=ZOO_AMOUNT, help="Least stake of a verifier.")
 @click.option("--aggregator-stake", type=ZOO_AMOUNT, help="Least stake of an aggregator.")
 @click.option("--benchmark-window", type=SPAN, help="Time to answer a benchmark.")
-@click.option("--benchmark-quorum", type=int, help="Verdicts that settle a benchmark.")
+@click.option(
+    "--benchmark-quorum", type=click.IntRange(1), help="Verdicts that settle a benchmark."
+)
 @click.option("--treasury", type=ADDRESS, help="Who gets what no reporter gets of a slash.")
 @proposing
 def parameters(reader: Any, **given: Any) -> Operation:
@@ -65,7 +67,9 @@ def parameters(reader: Any, **given: Any) -> Operation:
 @click.option("--least-bond", type=ZOO_AMOUNT, help="Of a challenge.")
 @click.option("--most-bond", type=ZOO_AMOUNT, help="Of a challenge.")
 @click.option("--least-reward", type=ZOO_AMOUNT, help="Of a round.")
-@click.option("--least-retained", type=int, help="Rounds' pay that a job retains at least.")
+@click.option(
+    "--least-retained", type=click.IntRange(0), help="Rounds' pay that a job retains at least."
+)
 @proposing
 def bounds(reader: Any, **given: Any) -> Operation:
     """Change what the terms of jobs may hold. What isn't named stays as it is."""
@@ -76,7 +80,7 @@ def bounds(reader: Any, **given: Any) -> Operation:
 @_command("members")
 @click.option("--add", "added", type=ADDRESS, multiple=True, help="A new member.")
 @click.option("--remove", "removed", type=ADDRESS, multiple=True, help="A member who leaves.")
-@click.option("--threshold", type=int, help="Approvals that an operation needs.")
+@click.option("--threshold", type=click.IntRange(1), help="Approvals that an operation needs.")
 @proposing
 def members(
     reader: Any, added: tuple[str, ...], removed: tuple[str, ...], threshold: int | None
@@ -121,7 +125,7 @@ def delay_class(reader: Any, contract: str, function: str, kind: str) -> Operati
 
 
 @_command("role")
-@click.argument("node_id", type=int)
+@click.argument("node_id", type=click.IntRange(1))
 @click.argument("role", type=click.Choice(_ROLES, case_sensitive=False))
 @click.option("--withdraw", is_flag=True, help="Take the approval back.")
 @proposing
@@ -176,7 +180,7 @@ def resume(reader: Any, contract: str, functions: tuple[str, ...]) -> Operation:
 
 
 @_command("end-job")
-@click.argument("job_id", type=int)
+@click.argument("job_id", type=click.IntRange(1))
 @proposing
 def end_job(reader: Any, job_id: int) -> Operation:
     """End job JOB_ID in its sponsor's place; its escrow is the sponsor's all the same."""
@@ -184,7 +188,7 @@ def end_job(reader: Any, job_id: int) -> Operation:
 
 
 @_command("attest")
-@click.argument("job_id", type=int)
+@click.argument("job_id", type=click.IntRange(1))
 @click.argument("checkpoint", type=DIGEST)
 @click.option("--model", type=DIGEST, help="A model that the ledger records (default: the last).")
 @click.option("--statement", type=DIGEST, default=ZERO_DIGEST, help="Anything else to say of it.")
