@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make an account without questions, for scripts and servers; people have `ape accounts generate`.
+"""Make an account: a key in an encrypted file. Its passphrase is asked for, or in a variable.
 
 MY_PASSPHRASE=... ape run wallet new my-operator --passphrase-env MY_PASSPHRASE
 """
@@ -17,7 +17,7 @@ _ALIAS = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 @click.group()
 def cli() -> None:
-    """Make an account without questions."""
+    """Make an account."""
 
 
 @cli.command()
@@ -27,8 +27,8 @@ def cli() -> None:
 def new(alias: str, passphrase_env: str | None) -> None:
     """Make a key, write it encrypted among the accounts of ape as ALIAS, and print its address.
 
-    The key exists in that file only: back it up. `ape accounts generate` shows twelve words, from
-    which the key can be made again, and asks four questions.
+    The key exists in that file only, and no words are shown from which it could be made again: back
+    the file up.
     """
     from agents.runtime.errors import WalletError
     from agents.runtime.wallet import ape_account, create_keystore, read_passphrase

@@ -125,3 +125,9 @@ def test_imports_are_moved_and_nothing_else(source: str, moved: str) -> None:
 def test_an_import_whose_users_would_miss_it_is_refused() -> None:
     with pytest.raises(RelocationError, match=r"line 2: write `from \.\.\. import` for agents\.a"):
         relocated("x = 1\nimport agents.a", COMMANDS)
+
+
+def test_no_command_sends_people_to_itself() -> None:
+    """Where ape's command for accounts is named, the wheel names its own."""
+    told = relocated((ROOT / "scripts" / "wallet.py").read_text("utf-8"), COMMANDS)
+    assert "menagerie wallet new ALIAS" not in told
