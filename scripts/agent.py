@@ -16,8 +16,8 @@ import click
 
 from agents.runtime.roles import FORMER_NAMES, PACKAGE, ROLES
 from scripts._net.compiled import ROOT
-from scripts._shared.operator import explained, store_of
-from scripts._shared.places import CHECKOUT, LOCALNET
+from scripts._shared.operator import deployment_option, deployment_path, explained, store_of
+from scripts._shared.places import CHECKOUT
 
 
 @click.group()
@@ -40,7 +40,8 @@ def _role_command(role: str, name: str, hidden: bool = False) -> click.Command:
             )
         os.execv(command[0], command)
 
-    run.help = f"Run a {role} until SIGTERM or Ctrl-C. FLAGS: --set NAME=VALUE."
+    article = "an" if role[0] in "aeiou" else "a"
+    run.help = f"Run {article} {role} until SIGTERM or Ctrl-C. FLAGS: --set NAME=VALUE."
     return run
 
 
@@ -50,25 +51,32 @@ for _former, _role in FORMER_NAMES.items():
     cli.add_command(_role_command(_role, _former, hidden=True))
 
 
+def _chain_at(rpc_url: str) -> int:
+    from agents.runtime.chain import ChainClient
+    from agents.runtime.logs import open_log
+
+    return ChainClient(rpc_url, open_log("operator", "error", True, None)).chain_id()
+
+
 @cli.command()
 @click.argument("role", type=click.Choice((*ROLES, *FORMER_NAMES)))
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True)
 @click.option("--keystore", required=True, help="Keystore file, or alias in `ape accounts`.")
 @click.option("--rpc-url", default="http://127.0.0.1:8545", show_default=True)
-@click.option(
-    "--deployment",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    default=LOCALNET / "deployment.json",
-    help="Deployment file (default: the local network's).",
-)
+@deployment_option
 @click.option(
     "--store",
     help="A folder, or the URL of a Kubo node (default: the local network's folder).",
 )
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder for the journal.")
 @explained
-def config(role: str, out: Path, data_dir: Path | None, **values: Any) -> None:
-    """Write a settings file for ROLE."""
+def config(
+    role: str, out: Path, data_dir: Path | None, deployment: Path | None, **values: Any
+) -> None:
+    """Write a settings file for ROLE.
+
+    Where no deployment file is named, the node at --rpc-url is asked which chain it is on.
+    """
     import yaml
 
     from agents.runtime.contracts import load_deployment
@@ -76,11 +84,14 @@ def config(role: str, out: Path, data_dir: Path | None, **values: Any) -> None:
     role = FORMER_NAMES.get(role, role)
     if out.exists():
         raise click.ClickException(f"{out} exists already; it is never overwritten.")
-    chain_id = load_deployment(values["deployment"]).chain_id
+    if not out.parent.is_dir():
+        raise click.ClickException(f"There is no folder {out.parent}. Make it, or change --out.")
+    path = deployment_path(deployment, 0 if deployment else _chain_at(values["rpc_url"]))
+    chain_id = load_deployment(path).chain_id
     content = {
         "rpc_url": values["rpc_url"],
         "chain_id": chain_id,
-        "deployment": str(values["deployment"].resolve()),
+        "deployment": str(path.resolve()),
         "keystore": values["keystore"],
         "store": store_of(values["store"], chain_id),
         "data_dir": str((data_dir or out.with_suffix(".data")).resolve()),

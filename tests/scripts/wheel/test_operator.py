@@ -127,6 +127,26 @@ def test_the_model_is_pulled_and_exported(
     assert "menagerie model pull" in card and "ape run" not in card
 
 
+def test_settings_are_for_the_chain_of_the_node_that_is_named(
+    installed: Installed, chain: FinishedJob
+) -> None:
+    """Its deployment is found where the user's folder has it, as for every other command."""
+    own = installed.home / ".menagerie" / "deployments" / "31337.json"
+    named = ("--keystore", "my-operator", "--store", "s", "--rpc-url", chain.url)
+    missing = installed.menagerie("agent", "config", "trainer", *named, "--out", "a", fails=True)
+    assert f"There is no deployment file {own}" in missing
+    own.parent.mkdir(parents=True)
+    own.write_bytes(chain.deployment.read_bytes())
+    try:
+        installed.menagerie("agent", "config", "trainer", *named, "--out", "chain.yaml")
+    finally:
+        own.unlink()
+    assert f"deployment: {own}" in (installed.home / "chain.yaml").read_text()
+    nowhere = (*named, "--deployment", str(chain.deployment), "--out", "no/where.yaml")
+    refused = installed.menagerie("agent", "config", "trainer", *nowhere, fails=True)
+    assert "There is no folder no. Make it, or change --out." in refused
+
+
 def test_an_agent_works(
     installed: Installed, chain: FinishedJob, net: list[str], node: int, tmp_path: Path
 ) -> None:
