@@ -16,7 +16,7 @@ from scripts._shared.operator import (
     deployment_option,
     deployment_path,
     explained,
-    store_of,
+    store_to_read,
 )
 
 
@@ -83,7 +83,7 @@ def cli(
     pin_torch()
     chain = ChainClient(rpc, open_log("audit", "error", True, None))
     chain_id = chain.chain_id()
-    store = store_of(store, chain_id)
+    store = store_to_read(store, chain_id)
     contracts = load_deployment(deployment_path(deployment, chain_id), chain_id)
     chain.check(contracts)
     key = None if data_key is None else _read_key(data_key, passphrase_env)

@@ -30,6 +30,7 @@ from scripts._shared.operator import (
     reading,
     rehearse,
     store_of,
+    store_to_read,
 )
 from scripts._shared.signing import signing, yes_option
 
@@ -290,7 +291,7 @@ def name_leak(
 
     network = reading(choice, deployment)
     _check_job(network, job_id)
-    opened = open_store(store_of(store, network.deployment.chain_id))
+    opened = open_store(store_to_read(store, network.deployment.chain_id))
     try:
         keys = [bytes.fromhex(line) for line in shown.read_text().split()]
     except ValueError:

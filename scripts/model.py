@@ -20,7 +20,7 @@ from scripts._shared.operator import (
     explained,
     read_network_option,
     reading,
-    store_of,
+    store_to_read,
 )
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -107,7 +107,7 @@ def pull(
     from agents.storage.content_store import open_store
 
     network = reading(choice, deployment)
-    opened = open_store(store_of(store, network.deployment.chain_id))
+    opened = open_store(store_to_read(store, network.deployment.chain_id))
     out = out or Path(f"model-{job_id}")
     with _bar(Console(stderr=True)) as progress:
         done = fetch(network, opened, job_id, out, round_id, progress)

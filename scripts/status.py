@@ -17,7 +17,7 @@ from scripts._shared.operator import (
     explained,
     read_network_option,
     reading,
-    store_of,
+    store_to_read,
     zoo,
 )
 
@@ -50,7 +50,7 @@ def cli(
 def _open(store: str | None, chain_id: int) -> Any:
     from agents.storage.content_store import open_store
 
-    return open_store(store_of(store, chain_id))
+    return open_store(store_to_read(store, chain_id))
 
 
 def view(network: Any, job_id: int | None = None, store: Any = None) -> Any:

@@ -30,6 +30,7 @@ from scripts._shared.operator import (
     reading,
     rehearse,
     store_of,
+    store_to_read,
     zoo,
 )
 from scripts._shared.signing import signing, yes_option
@@ -120,7 +121,7 @@ def create(
     from scripts._shared.task_specs import seconds_needed
 
     contracts = Contracts(deployment)
-    opened = _open(store, contracts.chain_id)
+    opened = _open(store_of(store, contracts.chain_id))
     reader = Tasks(contracts.network())
     with _sentences():
         spec = _spec(contracts, opened, **given)
@@ -209,7 +210,7 @@ def result(
     against it. The file that --out writes is a safetensors checkpoint for train_steps, else JSON.
     """
     network = reading(choice, deployment)
-    _result(network, _open(store, network.deployment.chain_id), task_id, wait, out)
+    _result(network, _open(store_to_read(store, network.deployment.chain_id)), task_id, wait, out)
 
 
 @cli.command("list")
@@ -415,10 +416,10 @@ def _sentences() -> Iterator[None]:
         raise click.ClickException(str(error)) from None
 
 
-def _open(store: str | None, chain_id: int) -> Any:
+def _open(store: str) -> Any:
     from agents.storage.content_store import open_store
 
-    return open_store(store_of(store, chain_id))
+    return open_store(store)
 
 
 def _class_id(tasks: Any, label: str) -> int:

@@ -101,16 +101,15 @@ def open_store(url: str, *, timeout_s: float = 60.0, until: float = math.inf) ->
     """
     if not url.strip():
         raise StoreError(f"the store setting is empty; give {_FORMS}")
+    if (folder := folder_of(url)) is not None:
+        from agents.storage.embedded import EmbeddedStore
+
+        return EmbeddedStore(folder)
     if _MULTIADDR.match(url):
         from agents.storage.ipfs import IpfsStore  # requests is slow to import: only when used
 
         return IpfsStore(url, timeout_s=timeout_s, until=until)
-    scheme, found, _ = url.partition("://")
-    if not found:
-        return _folder(url)
-    parts = urlsplit(url)
-    if scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
-        return _folder(unquote(parts.path))
+    scheme, parts = url.partition("://")[0], urlsplit(url)
     if scheme == "ipfs" and not parts.netloc and _MULTIADDR.match(parts.path):
         return open_store(parts.path, timeout_s=timeout_s, until=until)
     if scheme in ("http", "https") and parts.hostname:
@@ -118,10 +117,17 @@ def open_store(url: str, *, timeout_s: float = 60.0, until: float = math.inf) ->
     raise StoreError(f"the store setting has no known form; give {_FORMS}")
 
 
-def _folder(path: str) -> ContentStore:
-    from agents.storage.embedded import EmbeddedStore
-
-    return EmbeddedStore(Path(path).expanduser())
+def folder_of(url: str) -> Path | None:
+    """The folder that a text names as a store, None where it names none. It need not be there."""
+    if _MULTIADDR.match(url):
+        return None
+    scheme, found, _ = url.partition("://")
+    if not found:
+        return Path(url).expanduser()
+    parts = urlsplit(url)
+    if scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
+        return Path(unquote(parts.path)).expanduser()
+    return None
 
 
 def _http(url: str, timeout_s: float, until: float) -> ContentStore:

@@ -107,6 +107,23 @@ def store_of(chosen: str | None, chain_id: int) -> str:
     return chosen or str(LOCALNET / "store")
 
 
+def store_to_read(chosen: str | None, chain_id: int) -> str:
+    """Return the store meant, of a command that writes nothing into it: a folder is there already.
+
+    To open one that is not there makes it. Raises click.ClickException, as `store_of` does.
+    """
+    from agents.storage.content_store import folder_of
+
+    store = store_of(chosen, chain_id)
+    folder = folder_of(store)
+    if folder is not None and not folder.is_dir():
+        raise click.ClickException(
+            f"There is no folder {folder} to read from. Name the network's store with --store: a "
+            "folder, or a Kubo node's URL."
+        )
+    return store
+
+
 def is_localnet(chain_id: int) -> bool:
     """Whether a chain is the local network's, or one of those that local networks are on."""
     return chain_id in (*LOCAL_CHAINS, _chain_of(LOCALNET / "deployment.json"))

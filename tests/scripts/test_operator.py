@@ -9,7 +9,15 @@ from pathlib import Path
 import click
 import pytest
 
-from scripts._shared.operator import ADDRESS, ZOO, ZOO_AMOUNT, deployment_path, when, zoo
+from scripts._shared.operator import (
+    ADDRESS,
+    ZOO,
+    ZOO_AMOUNT,
+    deployment_path,
+    store_to_read,
+    when,
+    zoo,
+)
 
 
 @pytest.mark.parametrize(
@@ -72,3 +80,14 @@ def test_deployment_path__missing__says_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "6.json"
     path.write_text(json.dumps({}))
     assert deployment_path(path, 6) == path
+
+
+def test_a_folder_that_is_not_there_is_no_store_to_read(tmp_path: Path) -> None:
+    """To open it would make it, and what is read is then said to be lost."""
+    wrong = tmp_path / "stroe"
+    for name in (str(wrong), f"file://{wrong}"):
+        with pytest.raises(click.ClickException, match=f"There is no folder {wrong} to read"):
+            store_to_read(name, 5)
+    assert not wrong.exists()
+    for name in (str(tmp_path), "/ip4/127.0.0.1/tcp/5001", "http://127.0.0.1:5001"):
+        assert store_to_read(name, 5) == name
