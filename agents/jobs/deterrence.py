@@ -111,7 +111,8 @@ class Checking:
             f"trainers again in a round: {_zoo(pay)} is what a lie may earn, {_zoo(loss)} what it "
             "costs for good when it is found"
         )
-        if 2 * self.redone <= max(nodes, 2 * self.sample) or self.needed is None:
+        # The sample is drawn whatever is at stake, so that no stake makes it fewer.
+        if self.needed is None or nodes < 2 * self.sample or 2 * self.redone <= nodes:
             return [first]
         return [
             first,

@@ -153,6 +153,13 @@ def test_checking__is_what_the_verifiers_are_paid_by(cut: int) -> None:
         assert found.redone == duty.redone_in(retained + 1)
 
 
+def test_checking__what_no_stake_can_save_is_not_advised() -> None:
+    """Two of three are drawn whatever they have: with more stake it would be no fewer."""
+    found = checking(ZOO, 0, CUT, [STAKE] * 3, DEFAULTS, 2)
+    assert 2 < found.redone < 2.1
+    assert len(found.sentences()) == 1
+
+
 def test_checking__where_a_slash_takes_nothing() -> None:
     found = checking(REWARD, 0, CUT, [STAKE] * 4, {}, SAMPLE)
     assert not found.deters and found.redone == 4 and found.needed is None
