@@ -71,7 +71,11 @@ def _spec_fields(path: Path | None, rounds: int | None) -> dict[str, Any]:
 
 _PACKING = (
     click.option(
-        "--data", "files", type=FILE, multiple=True, help=".txt, .jsonl or .parquet file."
+        "--data",
+        "files",
+        type=FILE,
+        multiple=True,
+        help=".txt, .jsonl or .parquet file; repeatable (default: Python's standard library).",
     ),
     click.option("--field", default="text", show_default=True, help="Key or column with the text."),
     click.option("--spec", type=FILE, help="Fields of the job spec, YAML or JSON."),
