@@ -484,12 +484,12 @@ def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any
     """Return the terms that were chosen, with windows that fit the chain where none were named.
 
     `account`: who creates the job, None where that is not known. The contract itself is asked,
-    before there is a spec to name. Raises Reverted with its reason where it refuses what was
-    chosen.
+    before there is a spec to name. ClickException where it refuses what was chosen.
     """
     from agents.jobs.publish import Terms, retained_by_default
     from agents.runtime.errors import Reverted
     from scripts._net.pace import paced
+    from scripts._shared.refused_terms import refused_terms
 
     names = [f"{name}_s".replace("-", "_") for name in (*WINDOWS, *SCORE_WINDOWS)]
     chosen = {name: given[name] for name in names if given[name] is not None}
@@ -512,16 +512,21 @@ def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any
         rehearse(create, (some, some, some, rounds, *terms.figures()), **by)
 
     block_s = contracts.block_s()
-    usual = replace(paced(Terms(), block_s), **chosen)
-    try:
-        ask(usual)
-        return usual
-    except Reverted as error:
-        if "windows exceed unbonding" not in error.reason:
-            raise
-    brief = replace(paced(Terms.brief(), block_s), **chosen)
-    ask(brief)
-    return brief
+    refusal = ""
+    for windows in (Terms(), Terms.brief()):
+        asked = replace(paced(windows, block_s), **chosen)
+        try:
+            ask(asked)
+            return asked
+        except Reverted as error:
+            if refusal and "bad window" in error.reason:
+                break  # a brief one, which nobody chose; a chosen one is refused at first
+            refusal, refused = error.reason, asked
+        if "windows exceed unbonding" not in refusal:
+            break
+    unbonding_s = contracts.NodeRegistry.parameters().unbonding_period
+    bounds = contracts.TrainingJobs.bounds()
+    raise click.ClickException(refused_terms(refusal, refused, bounds, unbonding_s))
 
 
 def _paid(contracts: Contracts, terms: Any, fields: dict[str, Any], given: dict[str, Any]) -> Any:

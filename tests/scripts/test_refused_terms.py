@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Terms that a network refuses are named by their options, with what it permits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pytest
+
+from agents.jobs.publish import Terms
+from scripts import job
+from scripts._net.processes import Supervisor
+from scripts._shared.operator import ZOO, Contracts
+from scripts._shared.rpc_provider import RpcProvider, connected
+from tests.stage.chain.finished_job import SPEC, FinishedJob, make_job
+
+DAY = 86_400
+
+
+@pytest.fixture(scope="module")
+def contracts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contracts]:
+    """The contracts of a chain, as a command has them."""
+    folder = tmp_path_factory.mktemp("chain")
+    with Supervisor(folder / "logs") as supervisor:
+        chain = make_job(FinishedJob, folder, supervisor, SPEC)
+        with connected(RpcProvider(chain.url)):
+            yield Contracts(chain.deployment)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "says"),
+    [
+        ({"reward": 0}, "--reward: 0 ZOO a round; this network asks for"),
+        ({"bond": 0}, "--bond: 0 ZOO; this network permits"),
+        ({"commit_s": 31 * DAY, "appeal_s": 32 * DAY}, f"--commit-s {31 * DAY}, --appeal-s"),
+        ({"appeal_s": 30 * DAY}, "The windows together last up to 3"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_the_option_and_what_is_permitted(
+    contracts: Contracts, chosen: dict[str, Any], says: str
+) -> None:
+    usual: dict[str, Any] = dict.fromkeys(
+        [f"{name}_s".replace("-", "_") for name in (*job.WINDOWS, *job.SCORE_WINDOWS)]
+    )
+    usual |= {"retain_rounds": None, "verifiers_cut": None, "max_nodes": 64}
+    usual |= {"reward": 1_000 * ZOO, "bond": 100 * ZOO}
+    assert isinstance(job._terms(contracts, None, 3, usual), Terms)
+    with pytest.raises(click.ClickException) as refused:
+        job._terms(contracts, None, 3, usual | chosen)
+    assert says in refused.value.message
