@@ -27,7 +27,7 @@ from agents.runtime.metrics import Metrics
 from agents.runtime.roles import FORMER_NAMES
 from agents.runtime.sender import Sender
 from agents.runtime.urls import hide
-from agents.runtime.wallet import Wallet, load_wallet, read_passphrase
+from agents.runtime.wallet import Wallet, keystore_path, load_wallet, read_passphrase
 from agents.runtime.watch import run_watched
 from agents.storage.several import as_list
 
@@ -72,6 +72,7 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
     deployment = load_deployment(settings.deployment, settings.chain_id)
     for url in (*as_list(settings.store), *settings.coordinator.peers):
         hide(url)
+    keystore_path(settings.keystore)  # nobody is asked for the passphrase of a file that isn't
     passphrase = read_passphrase(settings.passphrase_env, settings.keystore)
     wallet = load_wallet(settings.keystore, passphrase)
     metrics = Metrics(role)

@@ -102,6 +102,9 @@ MISTAKES = {
     "missing keystore": Mistake(
         ("no keystore", "none.json", "Create one"), {"keystore": "none.json"}
     ),
+    "missing keystore, and nobody to ask": Mistake(
+        ("no keystore", "none.json"), {"keystore": "none.json", "passphrase_env": None}
+    ),
     "missing deployment": Mistake(
         ("no deployment file", "deployment.json", "Deploy first"), deployed_on=None
     ),
