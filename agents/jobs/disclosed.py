@@ -8,9 +8,10 @@ the same files again.
 
 Whoever may disclose may put as many files on record as it likes, of 16 MiB each and served so
 slowly that one takes five minutes. So a node or a member that receives keys reads them beside its
-other work, a few of each account at a time, and keeps of each what is sealed to itself. Each
-account has a room of its own there: else one liar would fill it, and no key of anybody else's would
-be kept from then on.
+other work, a few of each teller at a time, and keeps of each what is sealed to itself. A teller is
+a node, whatever operator keys it takes one after the other, or the job's sponsor with its
+releasers. Each teller has a room of its own there: else one liar would fill it, and no key of
+anybody else's would be kept from then on.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -39,11 +40,13 @@ from agents.storage.key_release import (
     ReleaseError,
 )
 
-_OF_ONE = 64  # files of one account about a round's payloads that are looked for
-_AT_ONCE = 2  # files of one account that are under way
+SPONSOR = 0  # as a teller: with whoever it has named as its releaser
+
+_OF_ONE = 64  # files of one teller about a round's payloads that are looked for
+_AT_ONCE = 2  # files of one teller that are under way
 _WAIT_S = 2.0  # that one file is waited for; it is taken at a later look
 _LOOK_S = 2.0  # after which one look begins no further file
-_MOST_BYTES = 16 << 20  # of an account's boxes for one reader in one job: half a million keys
+_MOST_BYTES = 16 << 20  # of a teller's boxes for one reader in one job: half a million keys
 
 
 _Key = tuple[str, int, bytes]  # of a file: who put it on record, the round and the digest
@@ -78,15 +81,16 @@ class Disclosures:
         self._read: dict[_Key, KeyRelease | ReleaseError] = {}
 
     def read(
-        self, by: Collection[str] | None = None, round_id: int | None = None
+        self, by: Mapping[str, int] | None = None, round_id: int | None = None
     ) -> list[Disclosure]:
         """The files that these accounts disclosed, or anybody; with `round_id` those of that round
-        alone, of each account the newest few. No other file is asked for. Raises StoreUnavailable.
+        alone, of each teller the newest few. No other file is asked for. `by`: the teller that each
+        account speaks for, a node or SPONSOR. Raises StoreUnavailable.
         """
         events = [e for e in self._log.read() if by is None or e.args["by"] in by]
-        if round_id is not None:
-            events = _newest([e for e in events if e.args["round_id"] == round_id])
-        self._gather(events)
+        if by is not None and round_id is not None:
+            events = _newest([e for e in events if e.args["round_id"] == round_id], by)
+        self._gather(events, by or {})
         found = []
         for event in events:
             release = self._fetch(event)
@@ -103,7 +107,7 @@ class Disclosures:
         chain_id = self._network.deployment.chain_id
         return Place(chain_id, self._contract.address, self._job_id, round_id, kind)
 
-    def _gather(self, events: Sequence[Event]) -> None:
+    def _gather(self, events: Sequence[Event], by: Mapping[str, int]) -> None:
         """Read what is to be read beside other work: nothing here."""
 
     def _fetch(self, event: Event) -> KeyRelease | ReleaseError | None:
@@ -137,39 +141,39 @@ class _Own(Disclosures):
     def __init__(self, network: Network, store: ContentStore, job_id: int, public: str) -> None:
         super().__init__(network, store, job_id)
         self._public = public
-        self._taken: Counter[str] = Counter()  # bytes of the boxes that are kept, by account
+        self._taken: Counter[int] = Counter()  # bytes of the boxes that are kept, by teller
         self._coming = SlowCalls[_Key, KeyRelease | StoreError](_WAIT_S, "keys")
-        self._due: set[_Key] = set()  # what is coming
+        self._due: dict[_Key, int] = {}  # what is coming, and whose it is
         self._tries: Counter[_Key] = Counter()
         self._gathers = threading.Lock()
 
-    def _gather(self, events: Sequence[Event]) -> None:
+    def _gather(self, events: Sequence[Event], by: Mapping[str, int]) -> None:
         if self._gathers.acquire(blocking=False):  # else another thread does
             try:
-                self._begin(events)
+                self._begin(events, by)
             finally:
                 self._gathers.release()
 
-    def _begin(self, events: Sequence[Event]) -> None:
+    def _begin(self, events: Sequence[Event], by: Mapping[str, int]) -> None:
         """Begin what may be begun, wait a moment for it, and keep what has come."""
         end = time.monotonic() + _LOOK_S
-        due = defaultdict[str, deque[_Key]](deque)
-        for event in reversed(events):  # the newest of each account first
+        due = defaultdict[int, deque[_Key]](deque)
+        for event in reversed(events):  # the newest of each teller first
             if _key(event) not in self._read:
-                due[event.args["by"]].append(_key(event))
-        due |= {by: deque(sorted(keys, key=self._tries.__getitem__)) for by, keys in due.items()}
+                due[by[event.args["by"]]].append(_key(event))
+        due |= {who: deque(sorted(keys, key=self._tries.__getitem__)) for who, keys in due.items()}
         while True:
             self._take()
-            fresh = [key for by, keys in due.items() for key in self._next(by, keys)]
+            fresh = {key: who for who, keys in due.items() for key in self._next(who, keys)}
             if not fresh or time.monotonic() > end:
                 return
-            self._due.update(fresh)
+            self._due |= fresh
             self._coming.run({key: partial(self._tried, key) for key in fresh})
 
-    def _next(self, by: str, due: deque[_Key]) -> list[_Key]:
-        """The files of an account that are begun now."""
+    def _next(self, teller: int, due: deque[_Key]) -> list[_Key]:
+        """The files of a teller that are begun now."""
         found = list[_Key]()
-        room = _AT_ONCE - sum(account == by for account, *_ in self._due)
+        room = _AT_ONCE - sum(who == teller for who in self._due.values())
         while due and len(found) < room:
             key = due.popleft()
             if key not in self._read and key not in self._coming:
@@ -186,28 +190,31 @@ class _Own(Disclosures):
         """Keep what has come. Raises StoreUnavailable."""
         down: StoreUnavailable | None = None
         for key, found in self._coming.take_ended().items():
-            self._due.remove(key)
+            teller = self._due.pop(key)
             self._tries[key] += 1
             if isinstance(found, StoreUnavailable):
                 down = found
             elif isinstance(found, KeyRelease | ReleaseError):
-                self._read[key] = self._kept(key[0], found)
+                self._read[key] = self._kept(key[0], teller, found)
         if down is not None:
             raise down
 
     def _fetch(self, event: Event) -> KeyRelease | ReleaseError | None:
         return self._read.get(_key(event))
 
-    def _kept(self, by: str, found: KeyRelease | ReleaseError) -> KeyRelease | ReleaseError:
+    def _kept(
+        self, by: str, teller: int, found: KeyRelease | ReleaseError
+    ) -> KeyRelease | ReleaseError:
         if isinstance(found, ReleaseError):
             return found
         own = tuple(entry for entry in found.readers if entry.key == self._public)
         if found.kind == "payloads" and any(len(entry.items) > MAX_NODES for entry in own):
             return ReleaseError(f"{by} tells keys of more payloads than a round has.")
         size = sum(len(entry.box) // 2 for entry in own)
-        if self._taken[by] + size > _MOST_BYTES:
-            return ReleaseError(f"{by} tells this reader more keys than it keeps of one account.")
-        self._taken[by] += size
+        if self._taken[teller] + size > _MOST_BYTES:
+            who = f"{by}, for node {teller}," if teller else f"{by}, for the sponsor,"
+            return ReleaseError(f"{who} tells this reader more keys than it keeps of one teller.")
+        self._taken[teller] += size
         return found.model_copy(update={"readers": own})
 
 
@@ -215,13 +222,13 @@ def _key(event: Event) -> _Key:
     return event.args["by"], event.args["round_id"], event.args["digest"]
 
 
-def _newest(events: list[Event]) -> list[Event]:
-    """Of each account the last that a round can take."""
+def _newest(events: list[Event], by: Mapping[str, int]) -> list[Event]:
+    """Of each teller the last that a round can take."""
     kept: list[Event] = []
-    seen: Counter[str] = Counter()
+    seen: Counter[int] = Counter()
     for event in reversed(events):
-        seen[event.args["by"]] += 1
-        if seen[event.args["by"]] <= _OF_ONE:
+        seen[by[event.args["by"]]] += 1
+        if seen[by[event.args["by"]]] <= _OF_ONE:
             kept.append(event)
     return kept[::-1]
 
@@ -245,7 +252,7 @@ class ReceivedKeys:
         its sponsor."""
         contract = self._network.deployment["DataKeys"]
         releaser = self._network.chain.call(contract, "releaser_of", job_id)
-        by = {str(releaser), self._network.job(job_id).sponsor}
+        by = dict.fromkeys((str(releaser), self._network.job(job_id).sponsor), SPONSOR)
         shards: dict[int, bytes] = {}
         whole = None
         for one in self._disclosures(job_id).read(by):
@@ -257,11 +264,11 @@ class ReceivedKeys:
         return shards, whole
 
     def of_payloads(
-        self, job_id: int, round_id: int, reader: str, by: Collection[str]
+        self, job_id: int, round_id: int, reader: str, by: Mapping[str, int]
     ) -> list[bytes]:
-        """Keys of a round's sealed payloads, as its verifiers disclosed them (`by`: their
-        accounts). A payload names its key, so a wrong one opens nothing; but anybody could have a
-        member look for files that nobody has."""
+        """Keys of a round's sealed payloads, as its verifiers disclosed them (`by`: their accounts,
+        with the node of each). A payload names its key, so a wrong one opens nothing; but anybody
+        could have a member look for files that nobody has."""
         found: list[bytes] = []
         for one in self._disclosures(job_id).read(by, round_id):
             if one.release.kind == "payloads":

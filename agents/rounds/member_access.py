@@ -56,9 +56,9 @@ class MemberAccess:
         raises NotForUs, SealError."""
         verifiers, network = sorted(view.snapshot.verifiers), self._network
         tellers = {
-            operator
+            operator: node
             for block in (view.round.opened_block, view.block)
-            for operator in network.operators_at(verifiers, block).values()
+            for node, operator in network.operators_at(verifiers, block).items()
         }
         keys = self._received.of_payloads(view.job_id, view.round_id, self._address, tellers)
         readers = self._readers.readers(view)

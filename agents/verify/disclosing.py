@@ -61,7 +61,7 @@ class PayloadKeys:
         mine = self._disclosures[job_id]
         told = {
             (entry.reader, entry.key, item)
-            for one in mine.read({self._context.wallet.address})
+            for one in mine.read({self._context.wallet.address: node})
             if (one.release.round, one.release.kind) == (case.round_id, "payloads")
             for entry in one.release.readers
             for item in entry.items

@@ -25,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from agents.jobs.disclosed import Disclosures
+from agents.jobs.disclosed import SPONSOR, Disclosures
 from agents.jobs.job import JobContext
 from agents.protocol.network import Network
 from agents.protocol.numbers import Phase
@@ -196,7 +196,7 @@ class Discloser:
         given: dict[Reader, set[int]] = defaultdict(set)
         served: dict[str, set[str]] = defaultdict(set)  # public keys, in this round
         files = 0
-        for one in self._disclosures.read({self._account}):
+        for one in self._disclosures.read({self._account: SPONSOR}):
             files += one.release.round == round_id
             for entry in one.release.readers:
                 given[entry.reader, bytes.fromhex(entry.key)] |= set(entry.items)

@@ -14,8 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from eth_account.signers.local import LocalAccount
 from eth_utils import keccak
 
+from agents.jobs.disclosed import Disclosures
 from agents.jobs.job import JobContext
 from agents.jobs.model_files import read_model
 from agents.jobs.publish import publish_job
@@ -30,7 +32,7 @@ from agents.rounds.shards import NeededShards
 from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.envelope import BOX_BYTES
-from agents.storage.key_release import Entry, KeyRelease, Recipient, make_release
+from agents.storage.key_release import Entry, KeyRelease, Kind, Recipient, make_release
 from agents.storage.sealed import KEY_BYTES, new_key
 from agents.verify.disclosing import PayloadKeys
 from agents.verify.judging import Judge
@@ -298,29 +300,80 @@ def test_a_verifier_that_fills_a_members_room_blinds_it_to_no_case(
     people = stage.people
     vic, network, reports, access = seated(stage, ann, eve)
     appeal(people, ann, reports[ann])
+    for number in range(6):
+        flood(stage, network, people.nodes["vera"].operator, "payloads", bytes([number]))
+    received = looked(stage, network, access, ann, 6)
+    assert taken(received) == 0
+    tell(stage, network, vic)
+    judge, view = judging(stage, network, access)
+    assert verdict(judge, view, ann) is True
+
+
+@pytest.mark.parametrize("how", ["sealed"])
+def test_a_verifier_that_takes_new_keys_fills_no_more_of_a_members_room(
+    stage: Stage, ann: Node, eve: Node
+) -> None:
+    """The liar's friend tells a member 12.8 MiB of keys, takes another operator key, and tells it
+    as much again. A member kept 16 MiB for each such key, for gas alone."""
+    people = stage.people
+    vic, network, reports, access = seated(stage, ann, eve)
+    appeal(people, ann, reports[ann])
+    vera = people.nodes["vera"]
+    for number in range(2):
+        operator = people.person(f"vera's key {number}")
+        consent = people.consent(operator, vera.owner)
+        change = (vera.node_id, operator.address, consent)
+        people.chain.send(vera.owner, people.registry, "set_operator", *change)
+        for file in range(4):
+            flood(stage, network, operator, "shards", bytes([number, file]))
+        received = looked(stage, network, access, ann, 4 * (number + 1))
+    assert 0 < taken(received) <= 16 << 20
+    tell(stage, network, vic)
+    judge, view = judging(stage, network, access)
+    assert verdict(judge, view, ann) is True
+
+
+def flood(stage: Stage, network: Network, by: LocalAccount, kind: Kind, filled: bytes) -> None:
+    """Tell a member 100,000 keys in one file, which open nothing."""
+    people, many = stage.people, 100_000
     member, keys = people.members[0].address, network.deployment["DataKeys"]
     public = bytes(network.chain.call(keys, "reader_key_of", member)).hex()
-    place = stage.files(network).place(people.round, "payloads")
-    friend, many = people.nodes["vera"].operator, 100_000
-    for number in range(6):
-        box = bytes([number]) * (BOX_BYTES + KEY_BYTES * many)
-        entry = Entry(reader=member, key=public, items=tuple(range(many)), box=box.hex())
-        release = KeyRelease(
-            chain_id=place.chain_id,
-            contract=place.contract,
-            job=place.job_id,
-            round=place.round_id,
-            kind=place.kind,
-            readers=(entry,),
-        )
-        digest = digest_of(stage.store.put_bytes(release.to_bytes()))
-        people.chain.send(friend, keys, "disclose_keys", people.job, people.round, digest)
-    view = observe(network, people.job, network.chain.head(), people.round)
+    box = filled.ljust(BOX_BYTES + KEY_BYTES * many, b"\1")
+    entry = Entry(reader=member, key=public, items=tuple(range(many)), box=box.hex())
+    place = stage.files(network).place(people.round, kind)
+    release = KeyRelease(
+        chain_id=place.chain_id,
+        contract=place.contract,
+        job=place.job_id,
+        round=place.round_id,
+        kind=place.kind,
+        readers=(entry,),
+    )
+    digest = digest_of(stage.store.put_bytes(release.to_bytes()))
+    people.chain.send(by, keys, "disclose_keys", people.job, people.round, digest)
+
+
+def judging(stage: Stage, network: Network, access: MemberAccess) -> tuple[Judge, View]:
+    """A member's recomputation of the round, and what it sees of that now."""
+    people = stage.people
     judge = Judge(network, stage.store, DEVICE, lambda why: None, access)
-    received = access._received._disclosures(people.job)
+    return judge, observe(network, people.job, network.chain.head(), people.round)
+
+
+def looked(
+    stage: Stage, network: Network, access: MemberAccess, node: Node, files: int
+) -> Disclosures:
+    """What a member has received once it has read so many files; it had no verdict by then."""
+    judge, view = judging(stage, network, access)
+    received = access._received._disclosures(stage.people.job)
     until = time.monotonic() + 120
-    while len(received._read) < 6 and time.monotonic() < until:
-        assert judge.is_innocent(view, ann.node_id) is None
+    while len(received._read) < files and time.monotonic() < until:
+        assert judge.is_innocent(view, node.node_id) is None
         time.sleep(0.05)
-    tell(stage, network, vic)
-    assert verdict(judge, view, ann) is True
+    return received
+
+
+def taken(received: Disclosures) -> int:
+    """Bytes of the boxes that a member keeps."""
+    kept = [found for found in received._read.values() if isinstance(found, KeyRelease)]
+    return sum(len(entry.box) // 2 for release in kept for entry in release.readers)

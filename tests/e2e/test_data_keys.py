@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from agents.jobs.disclosed import Disclosures
+from agents.jobs.disclosed import SPONSOR, Disclosures
 from agents.jobs.publish import publish_job
 from agents.protocol.numbers import JobStatus
 from agents.rounds.models import Models
@@ -96,7 +96,7 @@ def test_each_node_is_given_the_keys_of_its_own_shards_and_learns_no_others(
     local.assert_whole(job)
 
     given: dict[str, set[int]] = defaultdict(set)
-    files = Disclosures(local.network, local.store, job).read({sponsor})
+    files = Disclosures(local.network, local.store, job).read({sponsor: SPONSOR})
     for one in files:
         for entry in one.release.readers:
             given[entry.reader] |= set(entry.items)
