@@ -231,8 +231,7 @@ class Coordinator:
     def _attestations(self, head: Head, idle: bool) -> list[Attestation]:
         """What is to be attested. `idle`: no challenged result waits."""
         if self._attesting is None:
-            jobs = range(1, self.network.job_count() + 1)
-            if not any(self.network.ledger_length(job_id) for job_id in jobs):
+            if not self.network.ledger_heads():
                 return []  # torch is not loaded before it is needed
             from agents.verify.attesting import Attesting
 

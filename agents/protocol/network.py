@@ -9,12 +9,13 @@ which takes back those of blocks that a reorg removed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from agents.protocol.draw import draw_seed
 from agents.protocol.ended import Ended
 from agents.protocol.formulas import snapshot_hash
+from agents.protocol.ledgers import Ledgers
 from agents.protocol.marks import CHANGES, Marks, marks_at, nodes_found
 from agents.protocol.numbers import ZERO_DIGEST, Phase, ReportStatus, Violation
 from agents.protocol.slashing import Row
@@ -94,6 +95,7 @@ class Network:
         self._retained = EventLog(EventCursor(chain, self.pool, _RETENTIONS, block))
         self._holding = EventLog(EventCursor(chain, self.pool, ("PayHeld",), block))
         self._reported = EventLog(EventCursor(chain, self.reports, ("ViolationReported",), block))
+        self._ledgers = Ledgers(EventCursor(chain, self.ledger, ("RoundRecorded",), block))
         self._ended: Ended[bytes] = Ended()  # reports
         self._challenged = EventLog(EventCursor(chain, self.results, ("Challenged",), block))
         self._adopted = EventLog(EventCursor(chain, self.scores, ("JobAdopted",), block))
@@ -340,6 +342,10 @@ class Network:
     def ledger_length(self, job_id: int) -> int:
         """Number of finalized rounds in the ledger."""
         return read(int, self.chain.call(self.ledger, "length", job_id))
+
+    def ledger_heads(self) -> Mapping[int, Sequence[bytes]]:
+        """The ledger's head at each entry, of every job that has any."""
+        return self._ledgers.heads()
 
     def ledger_entry(self, job_id: int, index: int) -> LedgerEntry:
         """The entry at `index` (0 is the first finalized round)."""

@@ -28,7 +28,7 @@ later model by then, from which this member goes on.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -124,10 +124,9 @@ class Attesting:
         due: list[Attestation] = []
         worked = False
         put_off: list[tuple[int, int]] = []
-        for job_id, length in self._lengths():
-            if not length:
-                continue
-            progress = self._progress(job_id, length)
+        for job_id, heads in self._network.ledger_heads().items():
+            length = len(heads)
+            progress = self._progress(job_id, heads)
             late = self._clock() >= progress.not_before
             if not progress.wrong and progress.count < length and late:
                 if not worked and not progress.put_off:
@@ -166,22 +165,11 @@ class Attesting:
             progress.took /= 2
             progress.not_before = self._clock() + _LONG_PAUSE_S
 
-    def _lengths(self) -> list[tuple[int, int]]:
-        """Every job and the length of its ledger, asked for in one request."""
-        jobs = range(1, self._network.job_count() + 1)
-        asked = [(self._network.ledger, "length", (job_id,)) for job_id in jobs]
-        return list(zip(jobs, map(int, self._network.chain.call_many(asked)), strict=True))
-
-    def _progress(self, job_id: int, length: int) -> _Progress:
+    def _progress(self, job_id: int, heads: Sequence[bytes]) -> _Progress:
         found = self._jobs.get(job_id)
-        if found is not None:
-            known = found.count <= length
-            if found.count and known:
-                entry = self._network.ledger_entry(job_id, found.count - 1)
-                known = entry.head == found.head
-            if known:
-                return found
-        found = self._jobs[job_id] = self._begin(job_id, length)
+        known = found is not None and found.count <= len(heads)
+        if found is None or not known or (found.count and heads[found.count - 1] != found.head):
+            found = self._jobs[job_id] = self._begin(job_id, len(heads))
         return found
 
     def _begin(self, job_id: int, length: int) -> _Progress:

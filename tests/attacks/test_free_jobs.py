@@ -293,3 +293,27 @@ def test_committee_has_another_job_in_its_settings__decides_a_dispute_here_too(
     assert people.phase == CHALLENGE
     assert people.wealth(mallory) == before
     assert "cannot_judge" in crowd.said("member 0")
+
+
+def test_jobs_that_nobody_funds__a_members_look_costs_no_more(
+    crowd: Crowd, people: People, tiny: TinyJob
+) -> None:
+    """It asked the ledger of each of them: 1,000 jobs, which cost gas alone, took 1,021 requests
+    and 8 seconds of a member's first look, and 32 calls more of each later one."""
+
+    def asked() -> list[int]:
+        """By a member that has just been started, in each of three looks."""
+        crowd.join_member(0)
+        traffic, found = crowd.running["member 0"].chain.traffic, []
+        for _ in range(3):
+            before = sum(traffic.calls().values())
+            crowd.step("member 0")
+            found.append(sum(traffic.calls().values()) - before)
+            people.chain.mine()
+        return found
+
+    before = asked()
+    mallory = people.person("mallory")
+    for _ in range(40):
+        people.create_job(mallory, FREE.encode(tiny.published), 0)
+    assert asked() == before

@@ -300,14 +300,15 @@ class Clocked:
         self.said: list[str] = []
         self.stuck: set[int] = set()
         self.attested: set[bytes] = set()
-        network: Any = SimpleNamespace(ledger_entry=self._entry)
+        heads = {
+            job: [bytes([job, i]) for i in range(len(rounds))] for job, rounds in takes.items()
+        }
+        network: Any = SimpleNamespace(ledger_entry=self._entry, ledger_heads=lambda: heads)
 
         def tell(job: int, why: str) -> None:
             self.said.append(why)
 
         self.attesting = Attesting(network, self._judge, tell, clock=lambda: self.now)
-        lengths = {job: len(rounds) for job, rounds in takes.items()}
-        monkeypatch.setattr(self.attesting, "_lengths", lambda: list(lengths.items()))
         monkeypatch.setattr(
             self.attesting, "_attested", lambda asked: [one in self.attested for _, one in asked]
         )
