@@ -41,6 +41,7 @@ from agents.runtime.event_cursor import EventCursor, EventLog
 TOO_EARLY = "randomness: too early"
 # Somebody captures the seed in the block being made: that of the audit, or that of the round.
 NO_SEED_DUE = ("rounds: no seed due", "results: no seed due", "randomness: not requested")
+_COUNTED = 64  # rounds of which is kept who worked in how many others meanwhile
 _SEEN_BLOCKS = 128  # contracts know the hashes of 256 blocks
 _ENDED = (ReportStatus.EXECUTED, ReportStatus.DISMISSED, ReportStatus.LAPSED)
 _STAKE_EVENTS = ("NodeRegistered", "StakeAdded", "ExitBegun", "NodeSlashed")
@@ -94,6 +95,7 @@ class Network:
         self._pools = EventLog(EventCursor(chain, self.pool, _POOLS, block))
         self._retained = EventLog(EventCursor(chain, self.pool, _RETENTIONS, block))
         self._holding = EventLog(EventCursor(chain, self.pool, ("PayHeld",), block))
+        self._at_once: dict[tuple[int, int, bytes], Counter[int]] = {}
         self._reported = EventLog(EventCursor(chain, self.reports, ("ViolationReported",), block))
         self._ledgers = Ledgers(EventCursor(chain, self.ledger, ("RoundRecorded",), block))
         self._ended: Ended[bytes] = Ended()  # reports
@@ -309,10 +311,22 @@ class Network:
         committed when the result that stands was proposed, in a round that was not over when this
         one, which counts, was opened.
 
-        By events up to the proposal, so that all who look at any time find the same. Raises
-        ChainMoved.
+        By events up to the proposal, so that all who look at any time find the same, and a round is
+        counted for once. Raises ChainMoved.
         """
         proposed = self._result(job_id, round_id, round_).block
+        known = self.chain.block_hash(proposed)
+        if known is None:
+            raise ChainMoved(f"Block {proposed} is gone.")
+        place = job_id, round_id, known
+        if place not in self._at_once:
+            self._at_once[place] = self._committed_at_once(round_.opened_block, proposed)
+            while len(self._at_once) > _COUNTED:
+                del self._at_once[next(iter(self._at_once))]
+        return Counter(self._at_once[place])
+
+    def _committed_at_once(self, first: int, proposed: int) -> Counter[int]:
+        """The same, of the rounds that were not over at block `first`."""
         opened, over = dict[tuple[int, int], int](), dict[tuple[int, int], int]()
         for event in self._pools.read():
             known = opened if event.name == "PoolReserved" else over
@@ -320,7 +334,7 @@ class Network:
         places = [
             place
             for place, block in opened.items()
-            if block <= proposed and over.get(place, proposed) >= round_.opened_block
+            if block <= proposed and over.get(place, proposed) >= first
         ]
         rounds = self.chain.call_many([(self.rounds, "round", place) for place in places])
         found = Counter[int]()

@@ -81,3 +81,25 @@ def test_rounds_at_once__are_those_of_all_jobs_up_to_the_proposal(
     late.commit(eve)
     ending.finish({ann: 1, eve: 1})
     assert [count(people, node) for node in (ann, bob, eve)] == [2, 1, 3]
+
+
+def test_rounds_at_once__of_many_jobs__are_asked_for_once(
+    people: People, ann: Node, eve: Node
+) -> None:
+    """Each look at a result asked for the commitments of each round that ran beside it, and rounds
+    of 1 ZOO are cheap."""
+    for _ in range(8):
+        other = another_job(people)
+        other.open()
+        other.commit(eve)
+    people.train(ann, eve)
+    people.offer({ann: 1, eve: 1})
+    network, state = network_of(people), read(Round, people.state)
+
+    def asked() -> int:
+        before = sum(network.chain.traffic.calls().values())
+        assert network.rounds_at_once(*people.place, state) == {ann.node_id: 1, eve.node_id: 9}
+        return sum(network.chain.traffic.calls().values()) - before
+
+    first, again = asked(), asked()
+    assert first > 8 > again
