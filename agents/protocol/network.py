@@ -99,6 +99,7 @@ class Network:
         self._reported = EventLog(EventCursor(chain, self.reports, ("ViolationReported",), block))
         self._ledgers = Ledgers(EventCursor(chain, self.ledger, ("RoundRecorded",), block))
         self._ended: Ended[bytes] = Ended()  # reports
+        self._resolved: Ended[tuple[int, int, int]] = Ended()  # disputes: job, round, block
         self._challenged = EventLog(EventCursor(chain, self.results, ("Challenged",), block))
         self._adopted = EventLog(EventCursor(chain, self.scores, ("JobAdopted",), block))
         self._answers = EventCursor(chain, self.benchmarks, ("BenchmarkSubmitted",), block)
@@ -572,10 +573,19 @@ class Network:
 
     def disputed(self) -> list[tuple[int, int]]:
         """(job, round) of every round whose result waits for the committee, of all jobs."""
-        events = self._challenged.read()
-        places = list(dict.fromkeys((e.args["job_id"], e.args["round_id"]) for e in events))
-        phases = self.chain.call_many([(self.rounds, "phase", place) for place in places])
-        return [place for place, now in zip(places, phases, strict=True) if now == Phase.DISPUTED]
+        head = self.chain.head().number
+        # With the block: a round may be disputed again, for its next result.
+        every = [(e.args["job_id"], e.args["round_id"], e.block) for e in self._challenged.read()]
+        cases = self._resolved.left(every, head)
+        phases = self.chain.call_many([(self.rounds, "phase", case[:2]) for case in cases])
+        found: dict[tuple[int, int], None] = {}
+        for case, phase in zip(cases, phases, strict=True):
+            if phase == Phase.DISPUTED:
+                self._resolved.discard(case)
+                found[case[:2]] = None
+            else:
+                self._resolved.add(case, head)
+        return list(found)
 
     # -- events --------------------------------------------------------------------------------
 
