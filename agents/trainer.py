@@ -115,7 +115,7 @@ class Trainer:
             lambda epoch, own, opened: self.mining.post_of(epoch, own, opened),
             self.outgoing_shards,
         )
-        self.following = Following(self.network, context, self.models.job)
+        self.following = Following(self.network, context, self.models.job, self.models.fetch)
         self.appeals = OwnAppeals(self.network, context, store, self.reader, self._publish_again)
         self.turns = Turns(context.log, context.metrics)
         self._upkeeps: dict[int, Upkeep] = {}

@@ -27,15 +27,19 @@ _AWAY_S, _AWAY_MAX_S = 600, 86_400  # chain time, until it is tried again; twice
 
 
 class Following:
-    """The choice of one trainer. `job_of`: reads a job's spec."""
+    """The choice of one trainer. `job_of`, `fetch`: as of Offers."""
 
     def __init__(
-        self, network: Network, context: Context, job_of: Callable[[int], JobContext]
+        self,
+        network: Network,
+        context: Context,
+        job_of: Callable[[int], JobContext],
+        fetch: Callable[[bytes], None],
     ) -> None:
         self._network = network
         self._context = context
         settings, log = context.settings, context.log
-        self._offers = Offers(network, settings, log, Role.TRAINER, job_of)
+        self._offers = Offers(network, settings, log, Role.TRAINER, job_of, fetch)
         self.stakes = self._offers.stakes
         self._waits: dict[int, int] = {}  # by job: since when its work could not be begun
         self._away: dict[int, tuple[int, int]] = {}  # by job: for how long it is left, until when

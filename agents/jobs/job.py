@@ -400,6 +400,13 @@ class JobContexts:
         self._forget()
         return found
 
+    def fetch(self, spec: bytes) -> None:
+        """Have the store get what the context of a spec is read from, in any thread. Raises
+        SpecError, StoreError."""
+        found = JobSpec.from_bytes(self._store.get_digest(spec, MAX_SPEC_BYTES))
+        for cid in filter(None, (found.model.config_cid, found.data)):
+            self._store.get(cid, MAX_MANIFEST_BYTES)
+
     def _forget(self) -> None:
         """Drop the contexts that are too many; the one that was asked for last stays."""
         shards = sum(one.shards for one in self._contexts.values())

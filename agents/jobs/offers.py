@@ -8,9 +8,11 @@ jobs, and jobs that nobody funded, cost next to nothing. What trainers have at s
 verifier must do again, and whether a job's terms deter a lie: one whose terms don't is refused, and
 so is one whose results can't be recomputed while they are disputed. What is at stake is read once a
 minute for all jobs together. A spec is a stranger's file: it is read for those jobs only that would
-be among the best without it. A distant store searches long for what nobody has: a look makes one
-such search and no more, and the pause that follows is the longer the more specs can't be had. Else
-who creates jobs without a spec would hold every agent up.
+be among the best without it. It comes beside the node's other work, with the files that it names:
+these may have 16 MiB each, and whoever serves them slowly takes minutes for one, in which a node
+would miss its own reveal. A distant store searches long for what nobody has: a look begins one such
+search and no more, and the pause that follows is the longer the more specs can't be had. Else who
+creates jobs without a spec would hold every agent up.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agents.jobs.at_stake import AtStake, Watched
@@ -43,6 +46,7 @@ from agents.runtime.chain import Head
 from agents.runtime.config import AgentSettings
 from agents.runtime.errors import AgentError
 from agents.runtime.logs import Log
+from agents.runtime.slow_calls import SlowCalls
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.spec import SpecError
 
@@ -53,8 +57,12 @@ _BATCH = 200  # calls in a request
 _PAUSE_MIN_S = 0.25  # until a job that is not live, or whose spec can't be had, is asked again
 _PAUSE_MAX_S = 600.0
 _SEARCH_S = 0.5  # a spec that can't be used, or worked on, after so long ends this look's reading
+_WAIT_S = 2.0  # that a spec and its files are waited for; they are taken at a later look
+_MOST_COMING = 16  # specs that are coming
 _SHARE = 8  # in the end no more than one part of so many of the time goes on such searches
 _NOT_YET = "its spec is yet to be read: another one took long, and in vain"
+_COMING = "its spec, or a file that it names, is still coming"
+_CROWDED = "its spec is yet to be read: too many others are still coming"
 _SCORE_SCALE = 1_000_000  # of NodeBenchmarks: a score is units per second times this
 _HOUR = 3_600  # after which the places for new jobs are drawn again
 _OVER = (Phase.FINALIZED, Phase.VOID)
@@ -62,12 +70,17 @@ _AT_ONCE = PAST_ROUNDS + 1  # of a job's rounds read in a request: the running o
 _BACK = 8 * _AT_ONCE  # rounds looked through for those with work: anyone may open empty ones
 
 
+class _Coming(Exception):
+    """What a job is read from is not there yet."""
+
+
 class Offers:
     """What the live jobs offer one node. `live`: their ids.
 
     `proven`: what an hour of those that have paid in their last rounds pays, without the time to
     compute. `reasons`: why it does not work on some of them. `job_of`: reads a job's spec; raises
-    SpecError or StoreError. `clock`: seconds.
+    SpecError or StoreError. `fetch`: has the store get the files of a spec, by its digest, in any
+    thread; raises the same. `clock`: seconds.
     """
 
     def __init__(
@@ -77,6 +90,7 @@ class Offers:
         log: Log,
         role: Role,
         job_of: Callable[[int], JobContext],
+        fetch: Callable[[bytes], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.live: set[int] = set()
@@ -89,12 +103,15 @@ class Offers:
         self._log = log
         self._role = role
         self._job_of = job_of
+        self._fetch = fetch
         self._clock = clock
         self._ending: set[int] = set()  # live ones that can't pay for another round
         self._again: dict[int, tuple[float, float]] = {}  # dead jobs: the next look, the pause
         self._unread: dict[bytes, tuple[float, float, str]] = {}  # specs by digest: the same, why
         self._had: set[bytes] = set()  # specs that could be read
-        self._searched = False  # in vain, in this look
+        self._coming = SlowCalls[bytes, tuple[Exception | None, float]](_WAIT_S, "spec")
+        self._took = 0.0  # seconds that the files of the newest spec took to come
+        self._searched = False  # in vain, or for what is still coming, in this look
         self._past: dict[tuple[int, int], Round] = {}  # over, by job and number
         self._looked_at: tuple[int, bytes] | None = None
         self._rated: list[Rated] = []
@@ -137,6 +154,7 @@ class Offers:
         specs = {job.terms.spec for job in live.values()}
         self._unread = {spec: miss for spec, miss in self._unread.items() if spec in specs}
         self._had &= specs
+        self._coming.drop_ended(specs)
         self._searched = False
         found: list[Rated] = []
         reasons: dict[int, str] = {}
@@ -288,19 +306,51 @@ class Offers:
         again, _, why = self._unread.get(terms.spec, (0.0, 0.0, ""))
         if began < again:
             return replace(offer, refused=why)
-        if self._searched and terms.spec not in self._had:
+        if self._searched and not self._at_hand(terms.spec):
             # Noted, so that those that were searched for wait until it was tried as well.
             self._unread.setdefault(terms.spec, (0.0, 0.0, _NOT_YET))
             return replace(offer, refused=why or _NOT_YET)
+        self._took = 0.0
         try:
+            self._take(terms.spec)
             return self._judged(offer, listed)
+        except _Coming as coming:
+            return replace(offer, refused=str(coming))
         except (AgentError, StoreUnavailable):
             raise  # the chain or the store itself is down: that says nothing about the job
         except Exception as error:  # a stranger's job must not keep this node from all others
             kind = "" if isinstance(error, SpecError | StoreError) else type(error).__name__ + ": "
             why = f"its spec can't be used: {kind}{error}"[:500]
-            self._missed(terms.spec, self._clock() - began, why)
+            self._missed(terms.spec, max(self._clock() - began, self._took), why)
             return replace(offer, refused=why)
+
+    def _at_hand(self, spec: bytes) -> bool:
+        """Whether reading a spec takes no search."""
+        return spec in self._had or (spec in self._coming and self._coming.ended(spec))
+
+    def _take(self, spec: bytes) -> None:
+        """Have the files of a spec in the store. Raises what getting them gave, or _Coming."""
+        if spec in self._had:
+            return
+        if spec not in self._coming:
+            if len(self._coming) >= _MOST_COMING:
+                raise _Coming(_CROWDED)
+            self._coming.run({spec: partial(self._fetched, spec)})
+            self._searched = not self._coming.ended(spec)
+        if not self._coming.ended(spec):
+            raise _Coming(_COMING)
+        error, self._took = self._coming.take(spec)
+        if error is not None:
+            raise error
+
+    def _fetched(self, spec: bytes) -> tuple[Exception | None, float]:
+        """What getting the files of a spec gave, in a thread of its own, and how long it took."""
+        began, error = self._clock(), None
+        try:
+            self._fetch(spec)
+        except Exception as raised:
+            error = raised
+        return error, self._clock() - began
 
     def _judged(self, offer: Offer, listed: Job) -> Offer:
         """The same, where nothing speaks against reading the spec. Raises whatever it gives."""

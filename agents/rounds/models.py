@@ -83,6 +83,11 @@ class Models:
         """The job's fixed facts. Raises SpecError, StoreError."""
         return self._jobs.context(job_id)
 
+    def fetch(self, spec: bytes) -> None:
+        """Have the store get what a job is read from, by the digest of its spec, in any thread.
+        Raises SpecError, StoreError."""
+        self._jobs.fetch(spec)
+
     def spec(self, job_id: int) -> JobSpec:
         """The job's spec. Raises SpecError, StoreError."""
         return self.job(job_id).spec

@@ -71,7 +71,8 @@ class Serving(Generic[Duty]):
         self._make = make
         self._open_in = open_in
         specs = JobContexts(network, store, memory=context.settings.memory)
-        self.offers = Offers(network, context.settings, context.log, role, specs.context)
+        read = specs.context, specs.fetch
+        self.offers = Offers(network, context.settings, context.log, role, *read)
         self._duties: dict[int, Duty] = {}
         self._served: dict[int, str] = {}  # why, by job, in the order in which they came
         self._known: list[int] | None = None  # those, and those that it has no place for now

@@ -25,10 +25,10 @@ def offers(network: Any) -> list[tuple[Offer, float]]:
     log = open_log("operator", "error", True, None)
     settings = AgentSettings.model_construct()
 
-    def unread(job_id: int) -> Any:
-        raise AssertionError(f"the spec of job {job_id} is not read")
+    def unread(which: Any) -> Any:
+        raise AssertionError(f"spec {which} is not read")
 
-    return Offers(network, settings, log, Role.TRAINER, unread).by_pay(network.chain.head())
+    return Offers(network, settings, log, Role.TRAINER, unread, unread).by_pay(network.chain.head())
 
 
 def standing(found: list[tuple[Offer, float]], job_id: int) -> str:

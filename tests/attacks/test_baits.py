@@ -8,6 +8,7 @@ job in its settings.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -21,13 +22,14 @@ from agents.storage.embedded import EmbeddedStore
 from agents.training.data import Dataset, Shard
 from agents.training.spec import JobSpec
 from agents.training.state import model_hash, save_state
-from tests.attacks.test_free_jobs import FREE, ROUNDS, all_work, create
+from tests.attacks.test_free_jobs import CHECKERS, FREE, ROUNDS, all_work, create
 from tests.stage.chain.crowd import Crowd
-from tests.stage.chain.people import CHALLENGE, DISPUTED, TERMS, Node, People, share
+from tests.stage.chain.people import CHALLENGE, COMMIT, DISPUTED, TERMS, Node, People, share
 from tests.stage.memory.honest_round import TinyJob
 from tests.stage.memory.tiny_specs import tiny_model
 
 BAIT = replace(TERMS, reward_per_round=5 * TERMS.reward_per_round)
+SOON = 120  # seconds until COMMIT ends
 
 
 def changed(tiny: TinyJob, **fields: Any) -> Published:
@@ -128,3 +130,44 @@ def test_a_spec_that_can_t_be_read__verifiers_challenge_a_wrong_result_all_the_s
     crowd.until(lambda: people.phase != CHALLENGE)
     assert people.phase == DISPUTED
     assert people.gain(eve) == 0
+
+
+def test_its_files_come_slowly__a_trainer_misses_no_reveal_of_another_job(
+    crowd: Crowd,
+    people: People,
+    ann: Node,
+    bob: Node,
+    tiny: TinyJob,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """She serves the list of its shards at 64 KiB a second, so 16 MiB of it take four minutes, and
+    a spec names two files as long. Each look at a new job read them in the node's loop: ann lost 5
+    of 100 ZOO for a reveal that she missed, and verifiers saw no wrong result for as long. Bob is
+    there and commits to nothing, so that COMMIT lasts."""
+    people.chain.send(bob.operator, people.registry, "set_active", bob.node_id, True)
+    people.job = paying = create(people, "grace", TERMS, tiny.published, ROUNDS + 2)
+    people.round, reading = 1, 2 * (16 << 20) // (64 << 10)
+    all_work(crowd)
+    crowd.until(lambda: people.phase == COMMIT and people.state.n_committed == 1)
+    slow, comes, had = data(tiny.store, 100_000), threading.Event(), tiny.store.get
+
+    def served(cid: str, most: int) -> bytes:
+        """A node that waits for her does nothing else; all others go on."""
+        if cid == slow and threading.current_thread() is not threading.main_thread():
+            comes.wait()
+        elif cid == slow and not comes.is_set():
+            comes.set()
+            for passes in (SOON, reading - SOON):
+                people.chain.warp(passes)
+                for name in 3 * [*CHECKERS]:
+                    crowd.step(name)
+        return had(cid, most)
+
+    monkeypatch.setattr(tiny.store, "get", served)
+    people.chain.warp(int(people.state.deadline) - people.chain.now - SOON)
+    create(people, "mallory", BAIT, changed(tiny, data=slow), 100_000)
+    try:
+        crowd.until(lambda: crowd.finalized(paying) >= 1)
+    finally:
+        comes.set()
+    assert people.gain(ann) == share(1, 1)

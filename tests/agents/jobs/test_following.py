@@ -41,7 +41,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
         context: Any = Stub(
             settings=settings, log=log, metrics=Metrics("trainer"), journal=journals[-1]
         )
-        following = Following(network, context, lambda _: None)  # type: ignore[arg-type,return-value]
+        unread: Any = lambda _: None  # noqa: E731
+        following = Following(network, context, unread, unread)
         offers: Any = following._offers
         rated = [Rated(int(name.removeprefix("job_")), pay) for name, pay in pays.items()]
         offers.rated = lambda *_: [one for one in rated if one.job_id not in offers._barred]

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +64,7 @@ class Registry:
 def made(role: Role, job: JobContext, network: Any, folder: Path, **trainer: Any) -> Offers:
     settings = AgentSettings.model_construct(device=DEVICE, trainer=TrainerSettings(**trainer))
     log = open_log("test", path=folder / "log")
-    return Offers(network, settings, log, role, lambda _: job)
+    return Offers(network, settings, log, role, lambda _: job, lambda _: None)
 
 
 def listed(done: int = 0, **terms: Any) -> Any:
@@ -296,7 +298,8 @@ class Baits:
             device=DEVICE, trainer=TrainerSettings(), max_jobs=8, least_pay=0.0
         )
         log = open_log("test", path=folder / "log")
-        offers: Any = Offers(network, settings, log, role, self.job_of, lambda: self.now)
+        read = self.job_of, self.fetch
+        offers: Any = Offers(network, settings, log, role, *read, lambda: self.now)
         jobs = {number: listed() for number in range(1, 2 + count)}
         for number, job in jobs.items():
             job.status, job.rounds_opened = JobStatus.ACTIVE, 0
@@ -306,12 +309,15 @@ class Baits:
         offers._rounds = lambda *_: ((), None)
         self.offers: Offers = offers
 
+    def fetch(self, spec: bytes) -> None:
+        if spec[0] in self.absent:
+            self.searched.append(spec[0])
+            self.now += SEARCH
+            raise NotFound("nobody has it")
+
     def job_of(self, number: int) -> JobContext:
-        if number not in self.absent:
-            return self.tiny.job
-        self.searched.append(number)
-        self.now += SEARCH
-        raise NotFound("nobody has it")
+        assert number not in self.absent
+        return self.tiny.job
 
     def look(self, number: int, *keep: int) -> list[int]:
         """The jobs that it may work on. Raises nothing; a search moves the clock."""
@@ -363,11 +369,34 @@ def test_a_job_that_took_long_to_read_and_is_refused_is_not_read_at_each_look(
         return tiny.job if number == 1 else other
 
     other = JobContext(tiny.job.spec.model_copy(update=SCREENED), tiny.store)
+    there = set(baits.absent)
+    baits.absent.clear()
     monkeypatch.setattr(baits.offers, "_job_of", job_of)
     for number in range(1, 20):
         assert baits.look(number, 1) == [1]
         assert len(reads) <= number
-    assert set(reads) == baits.absent
+    assert set(reads) == there
+
+
+@pytest.mark.parametrize("role", [Role.TRAINER, Role.VERIFIER, Role.AGGREGATOR])
+def test_a_spec_that_comes_slowly_holds_up_nobody(
+    tiny: HonestRound, tmp_path: Path, role: Role, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files have 16 MiB each, and are served at 64 KiB a second. What was read before is
+    offered all the while, and so is what comes at once."""
+    baits, comes = Baits(tiny, tmp_path, 3, role), threading.Event()
+    baits.absent.clear()
+    monkeypatch.setattr(baits.offers, "_fetch", lambda spec: spec[0] in (2, 3) and comes.wait(60))
+    looks = [sorted(baits.look(number, 1)) for number in range(1, 6)]
+    assert looks[-1] == [1, 4] and not comes.is_set()
+    assert baits.offers.reasons[2] == baits.offers.reasons[3]
+    assert "is still coming" in baits.offers.reasons[2]
+    comes.set()
+    for number in range(6, 600):
+        if len(baits.look(number, 1)) == 4:
+            return
+        time.sleep(0.05)
+    raise AssertionError("what has come is not read")
 
 
 def test_a_spec_that_comes_late_is_read(tiny: HonestRound, tmp_path: Path) -> None:
