@@ -309,7 +309,7 @@ def _published(
     pipeline = published.spec.pipeline
     stages = 1 if pipeline is None else len(pipeline.layers)
     check_classes(network, published.spec.classes, given["few_verifiers"])
-    few = _few_evaluated(published.spec, seated, given["though_attacks_pay"])
+    few = _few_evaluated(published.spec, seated)
     job = JobContext(published.spec, open_store(store), lambda: key)
     if too_long := unjudgeable(job, terms):
         raise click.ClickException(f"The job is refused: {too_long}.")
@@ -413,22 +413,12 @@ def _too_few(stages: int, trainers: int) -> list[str]:
     ]
 
 
-def _few_evaluated(spec: Any, trainers: int, anyway: bool) -> list[str]:
-    """That a job's validators look at few of its trainers, or at little text, and what to change.
-
-    ClickException where half of the work is known to be paid above its share, unless `anyway`.
-    """
+def _few_evaluated(spec: Any, trainers: int) -> list[str]:
+    """That validators look at few of a job's trainers, or at little text, and what to change."""
     from agents.jobs.evaluated import few_evaluated, few_measured
 
-    found, short = few_evaluated(spec, trainers), few_measured(spec)
-    tokens = [] if short is None else [short]
-    if found is None:
-        return tokens
-    if found.overpays and not anyway:
-        raise click.ClickException(
-            f"The job is refused: {found.sentence} --though-attacks-pay creates it nevertheless."
-        )
-    return [found.sentence, *tokens]
+    said = few_evaluated(spec, trainers), few_measured(spec)
+    return [sentence for sentence in said if sentence is not None]
 
 
 def _refuse_riders(job: Any, anyway: bool) -> None:

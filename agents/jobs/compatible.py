@@ -48,7 +48,6 @@ def check_together(
         *pay.lots(spec, privacy),
         *pay.taking_much(spec, codec),
         *pay.showing_little(spec, verification, codec),
-        *pay.paying_little_work(spec, verification, codec),
         *pipelines.segments(spec),
     ]
 

@@ -87,7 +87,7 @@ _BATCHES = 4  # a node and round
 _MEASURED = 8
 """Batches that a loss of the gauntlet is measured on, at least. Those of a small job have two
 sequences, and from few chance says what a node has shown: with sequences of 16 tokens, who stops to
-work after half of the rounds is paid 0.63 of an honest node's pay by four batches, and 0.53 by
+work after half of the rounds is paid 0.57 of an honest node's pay by four batches, and 0.49 by
 eight."""
 PARTS = 10**6  # of a contribution, for shares of pay
 _NOISE = Fraction(1, 10)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 from agents.jobs.publish import Terms
@@ -26,9 +25,7 @@ SPEC: dict[str, Any] = {
 }
 
 
-def created(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, trainers: int, anyway: bool = False
-) -> Any:
+def created(monkeypatch: pytest.MonkeyPatch, folder: Path, trainers: int) -> Any:
     """What is published of such a job in a network of so many trainers, its attacks not played."""
     chain = type("Chain", (), {"call": staticmethod(lambda *_: trainers)})
     network = type("Network", (), {"chain": chain, "registry": None})
@@ -39,29 +36,18 @@ def created(
     text.write_text("".join(f"crane {n} nests in sector {n * 7 % 90}\n" for n in range(2_000)))
     given = dict.fromkeys(("data_key", "model", "model_config", "tokenizer", "separator"))
     given |= {"files": [text], "field": "text", "one_key": False, "shard_bytes": None}
-    given |= {"though_attacks_pay": anyway, "few_verifiers": False}
+    given |= {"though_attacks_pay": False, "few_verifiers": False}
     published, _ = job._published(contracts, Terms(), SPEC, str(folder / "store"), given)
     return published
-
-
-def test_a_job_in_which_an_eighth_is_evaluated_needs_the_option(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(click.ClickException) as refused:
-        created(monkeypatch, tmp_path, 70)
-    said = "validators evaluate 8 of 64 trainers in a round"
-    assert refused.value.message.startswith(f"The job is refused: {said}")
-    assert "score_options.evaluated to 32 or more" in refused.value.message
-    assert refused.value.message.endswith("--though-attacks-pay creates it nevertheless.")
-    assert created(monkeypatch, tmp_path, 70, anyway=True).by_consensus
-    assert f"Warning: {said}" in capsys.readouterr().err
 
 
 def test_a_job_in_which_less_than_half_is_evaluated_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     created(monkeypatch, tmp_path, 17)
-    assert "Warning: validators evaluate 8 of 17 trainers" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "Warning: validators evaluate 8 of 17 trainers" in said
+    assert "score_options.evaluated to 9 or more" in said
 
 
 def test_a_job_in_which_half_is_evaluated_is_told_nothing(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from agents.jobs.combinations.figures import RIDERS_EARN
 from agents.mechanisms.codec import Codec
-from agents.mechanisms.codec.demo import Demo
 from agents.mechanisms.privacy import Privacy
 from agents.mechanisms.score.alignment import Alignment
 from agents.mechanisms.verify import Verification
@@ -16,8 +15,8 @@ from agents.training.spec import JobSpec
 def showing(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
     """Payloads that say too little about their round's data for validators to pay by it.
 
-    Figures, by `power` 1: `python -m tests.measure.studies.gauntlet_pay --job sparse --cases
-    equal,quarters --options '{"power": 1}'`.
+    Figures: `python -m tests.measure.studies.gauntlet_pay --job sparse --cases equal,quarters
+    --texts`.
     """
     inner = chosen(spec.optimizer.inner, spec.optimizer.inner_options)
     mostly_zero = getattr(codec, "mostly_zero", False)
@@ -26,24 +25,23 @@ def showing(spec: JobSpec, verification: Verification, codec: Codec) -> list[str
     return [
         f'codec "{spec.codec}" with the local steps of optimizer.inner "{spec.optimizer.inner}" '
         f'does not go with score "{spec.score}": a payload says little about its round\'s data, so '
-        "validators measure chance. The pay of equal nodes spread by 41 to 68 % of its mean, and "
-        "nodes that rode on a quarter of the work earned 0.47 to 1.14 of their share; use codec "
+        "validators measure chance. The pay of equal nodes spread by 53 to 71 % of its mean, and "
+        "nodes that rode on a quarter of the work earned up to 1.03 of their share; use codec "
         '"demo" with optimizer.inner "gradient", or verify "reexecution"'
     ]
 
 
 def showing_little(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
-    """The neighbours of what `showing` refuses. Figures, by `power` 1: `python -m
-    tests.measure.studies.gauntlet_pay --job "sparse gradient" --job steps --cases equal,quarters
-    --options '{"power": 1}'`.
+    """The neighbours of what `showing` refuses. Figures: `python -m
+    tests.measure.studies.gauntlet_pay --job "sparse gradient" --cases equal --texts`, and of local
+    steps, by `power` 1 and the rules before 2026-11-29, `--job steps --options '{"power": 1}'`.
     """
     if not verification.validators_score:
         return []
     if getattr(codec, "mostly_zero", False):
         return [
-            f'codec "{spec.codec}" under score "{spec.score}": by power 1 two of seven nodes that '
-            "rode on a quarter of the work earned 0.67 to 1.20 of their share, with codec demo "
-            "0.23 to 0.89 (docs/scoring.md)"
+            f'codec "{spec.codec}" under score "{spec.score}": the pay of equal nodes spread by 18 '
+            "to 36 % of its mean, with codec demo by 9 to 27 % (docs/scoring.md)"
         ]
     if chosen(spec.optimizer.inner, spec.optimizer.inner_options).makes_steps:
         return [
@@ -81,7 +79,7 @@ def paying(spec: JobSpec) -> list[str]:
         wrong.append(
             'score "gauntlet" does not go with score_options.pays "rank": the pay of equal nodes '
             "spread by 106 to 120 % of its mean with history 0, and by 87 % with history 8; by "
-            'pays "work" it is 15 to 22 %, so use that'
+            'pays "work" it is 9 to 27 %, so use that'
         )
     if spec.score_options.get("history") == 0:
         wrong.append(
@@ -91,26 +89,6 @@ def paying(spec: JobSpec) -> list[str]:
             "of their share. Leave history out"
         )
     return wrong
-
-
-def paying_little_work(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
-    """Payloads of so few numbers that most of what they show is in a part of the work. `ape run job
-    create` plays it and refuses; who makes a job another way is told here.
-
-    How long the codec remembers matters little: with 32 and a decay of 0.5 they earned 0.24 and
-    0.59, with 512 and 0.999 0.16 and 0.38. Figures: `ape run economics attacks --family gauntlet
-    --spec FILE`, which plays six rounds, by three seeds where little work is paid above its share.
-    """
-    if not (verification.validators_score and isinstance(codec, Demo)):
-        return []
-    if codec.per_chunk > Demo.per_chunk:
-        return []
-    return [
-        f'codec "demo" with codec_options.per_chunk {codec.per_chunk} under score "{spec.score}": '
-        f"with {Demo.per_chunk} a quarter of the work earned 0.39 of an honest node's pay, and "
-        "half of it 0.62; set codec_options.per_chunk to 512 and decay to 0.5, by which they "
-        "earned 0.15 and 0.41 (docs/scoring.md)"
-    ]
 
 
 def riding(spec: JobSpec, verification: Verification) -> list[str]:
