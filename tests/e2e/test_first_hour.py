@@ -152,7 +152,7 @@ def test_a_sponsor_creates_a_job_and_it_is_trained_first(joined: Joined, tmp_pat
     net = f"--network {joined.url}{_known(told)}"
     terminal.type(f"ape run faucet {net} {sponsor}")
     long = terminal.type(f"{command} --appeal-s 86400", fails=True)
-    assert "windows exceed unbonding" in long
+    assert "longer than stakes unbond on this network" in long
     assert joined.network.job_count() == 1
     small = tmp_path / "spec.yaml"
     small.write_text(SPEC)
