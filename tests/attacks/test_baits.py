@@ -157,7 +157,7 @@ def test_its_files_come_slowly__a_trainer_misses_no_reveal_of_another_job(
             comes.wait()
         elif cid == slow and not comes.is_set():
             comes.set()
-            for passes in (SOON, reading - SOON):
+            for passes in (SOON + 1, reading - SOON):
                 people.chain.warp(passes)
                 for name in 3 * [*CHECKERS]:
                     crowd.step(name)
