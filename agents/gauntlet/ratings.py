@@ -42,7 +42,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from openskill.models import PlackettLuce
@@ -158,7 +158,7 @@ def rate(
         value, extra = rating.value, rating.extra
         if node in judged:
             extra = _extra(rating.extra, judged[node], options)
-            newest = indicator(judged[node], replace(rating, extra=extra), options)
+            newest = indicator(judged[node], extra, options)
             kept = _kept(judged[node], mu > max(0, newest), wait, options)
             moved = _move(mu, newest, kept)
             mu = min(mu, moved) if node in lost else moved
@@ -168,16 +168,16 @@ def rate(
     return result
 
 
-def indicator(evaluation: Evaluation, rating: Rating, options: Gauntlet) -> int:
+def indicator(evaluation: Evaluation, extra: int, options: Gauntlet) -> int:
     """What mu moves by, in millionths: the work shown, or without it sign(assigned - random).
 
-    -1,000,000 for a payload that is missing, invalid or ruins the loss. `rating`: after the round;
-    it says whether the node trains on its extra batches.
+    -1,000,000 for a payload that is missing, invalid or ruins the loss. `extra`: the node's moving
+    average after the round, which says whether it trains on its extra batches.
     """
     if evaluation.scored is None:
         return -MICRO
     if evaluation.shown is not None:
-        more = evaluation.extra if rating.extra > 0 else 0
+        more = evaluation.extra if extra > 0 else 0
         shown = (evaluation.shown + options.extra * more) // (1 + options.extra)
         return max(-MICRO, min(MICRO, shown))
     assigned, random = evaluation.scored

@@ -119,7 +119,7 @@ def scores_of(
     match = _match(lines, {}, options)
     sizes = relative(match)
     now = {
-        e.node: Present(indicator(e, rated[e.node], options), sizes[e.node])
+        e.node: Present(indicator(e, rated[e.node].extra, options), sizes[e.node])
         for e in match
         if e.node in passed
     }

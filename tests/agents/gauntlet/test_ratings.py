@@ -173,7 +173,7 @@ def test_extra_batches_count_while_a_node_has_shown_more_than_half_as_much_there
     for own, extra in [(0.6, 0.6), (0.6, 0.1), (0.6, 0.1), (0.6, 0.4), (0.6, 0.9)]:
         ratings = rate(ratings, [beside(own, extra)], [], RULE)
         averages.append(ratings[7].extra)
-        shown.append(indicator(beside(own, extra), ratings[7], RULE))
+        shown.append(indicator(beside(own, extra), ratings[7].extra, RULE))
     assert averages == [15_000, 4_250, -5_963, -665, 29_368]
     assert shown == [600_000, 350_000, 300_000, 300_000, 750_000]
 
@@ -188,15 +188,15 @@ def test_who_leads_there_by_chance_is_paid_for_its_assigned_batches_alone():
 def test_who_shows_nothing_assigned_must_show_something_there():
     for extra, counted in [(0.2, 0.1), (0.0, 0.0), (-0.2, 0.0)]:
         after = rate({}, [beside(0.0, extra)], [], RULE)[7]
-        assert indicator(beside(0.0, extra), after, RULE) == round(counted * MICRO)
+        assert indicator(beside(0.0, extra), after.extra, RULE) == round(counted * MICRO)
     lagging = rate({}, [beside(-0.4, 0.2)], [], RULE)[7]
-    assert indicator(beside(-0.4, 0.2), lagging, RULE) == -100_000
+    assert indicator(beside(-0.4, 0.2), lagging.extra, RULE) == -100_000
 
 
 def test_extra_batches_weigh_as_many_times_as_a_node_may_have_them():
     rule = Gauntlet(extra=3)
     after = rate({}, [beside(0.4, 0.8)], [], rule)[7]
-    assert indicator(beside(0.4, 0.8), after, rule) == 700_000
+    assert indicator(beside(0.4, 0.8), after.extra, rule) == 700_000
 
 
 def test_a_payload_without_scores_says_nothing_of_extra_batches():
@@ -209,10 +209,10 @@ def test_a_payload_without_scores_says_nothing_of_extra_batches():
 
 def test_the_sign_is_of_the_difference_and_zero_for_equals():
     for assigned, random, sign in [(2, 1, 1), (1, 2, -1), (1, 1, 0), (-1, -2, 1), (0, -0.0, 0)]:
-        assert indicator(seen(1, assigned, random), FRESH, RULE) == MICRO * sign
+        assert indicator(seen(1, assigned, random), 0, RULE) == MICRO * sign
     for unusable in (None, math.nan, math.inf, -math.inf):
         for unusable_one in (seen(1, unusable, 1.0), seen(1, 1.0, unusable)):
-            assert indicator(unusable_one, FRESH, RULE) == -MICRO
+            assert indicator(unusable_one, 0, RULE) == -MICRO
 
 
 def test_order_of_algorithm_1_penalty_before_indicator():
