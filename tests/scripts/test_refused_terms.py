@@ -13,6 +13,7 @@ from agents.jobs.publish import Terms
 from scripts import job
 from scripts._net.processes import Supervisor
 from scripts._shared.operator import ZOO, Contracts
+from scripts._shared.refused_terms import WINDOWS_PER_UNBONDING
 from scripts._shared.rpc_provider import RpcProvider, connected
 from tests.stage.chain.finished_job import SPEC, FinishedJob, make_job
 
@@ -42,12 +43,22 @@ def contracts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contracts]:
 def test_the_option_and_what_is_permitted(
     contracts: Contracts, chosen: dict[str, Any], says: str
 ) -> None:
-    usual: dict[str, Any] = dict.fromkeys(
-        [f"{name}_s".replace("-", "_") for name in (*job.WINDOWS, *job.SCORE_WINDOWS)]
-    )
-    usual |= {"retain_rounds": None, "verifiers_cut": None, "max_nodes": 64}
-    usual |= {"reward": 1_000 * ZOO, "bond": 100 * ZOO}
+    usual = options()
     assert isinstance(job._terms(contracts, None, 3, usual), Terms)
     with pytest.raises(click.ClickException) as refused:
         job._terms(contracts, None, 3, usual | chosen)
     assert says in refused.value.message
+
+
+def test_the_shortest_window_that_is_named_is_the_shortest_permitted(contracts: Contracts) -> None:
+    least = contracts.NodeRegistry.parameters().unbonding_period // WINDOWS_PER_UNBONDING + 1
+    assert job._terms(contracts, None, 3, options() | {"reveal_s": least}).reveal_s == least
+    with pytest.raises(click.ClickException, match=f"permits windows of {least} to"):
+        job._terms(contracts, None, 3, options() | {"reveal_s": least - 1})
+
+
+def options() -> dict[str, Any]:
+    """What `job create` has where none of these is chosen."""
+    windows = [f"{name}_s".replace("-", "_") for name in (*job.WINDOWS, *job.SCORE_WINDOWS)]
+    fixed = {"max_nodes": 64, "reward": 1_000 * ZOO, "bond": 100 * ZOO}
+    return dict.fromkeys([*windows, "retain_rounds", "verifiers_cut"]) | fixed
