@@ -7,6 +7,7 @@ EIP-7825 allows. Nothing is impersonated; only the clock is turned, as time woul
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,7 @@ _ERROR = keccak(text="Error(string)")[:4]
 _RECEIPT_WAIT_S = 60.0
 _ANSWER_WAIT_S = 120.0  # a busy machine took more than 30 s for 256 blocks
 _MINED_AT_ONCE = 128
+_MINERS = itertools.count(1 << 64)  # addresses that nobody else has
 
 Query = tuple[Contract, str, tuple[Any, ...]]
 
@@ -189,6 +191,11 @@ class Chain:
         return str(self.rpc("evm_snapshot"))
 
     def revert(self, snapshot: str) -> None:
-        """Return to a remembered state, once."""
+        """Return to a remembered state, once. From here on blocks have another miner.
+
+        Else the same transactions at the same second give a block of the same hash. Anvil keeps
+        states by hashes: it would drop that of the second one with that of the first.
+        """
         assert self.rpc("evm_revert", snapshot) is True
+        self.rpc("anvil_setCoinbase", f"0x{next(_MINERS):040x}")
         self._nonces.clear()
