@@ -29,6 +29,7 @@ FAIR = 1_000 * 10**18
 FIFTH = FAIR // 5
 STAKE = STAKES[TRAINER]
 LESS = STAKE - STAKE // 5
+LOOKS = 1_000  # of all members, after which they are stuck
 
 
 @pytest.fixture
@@ -51,28 +52,35 @@ def committee(
 
 def sit(people: People, committee: Sequence[Coordinator]) -> list[str]:
     """Lets the members act, and time pass, until they have nothing more to do; what they did."""
-    did = []
+    did: list[str] = []
     quiet = 0
-    while quiet < 3:
+    for _ in range(LOOKS):
         steps = [member.step(member.context.chain.head()) for member in committee]
         said = [step for step in steps if step is not None]
         did += said
         quiet = 0 if said else quiet + 1
         if quiet == 1:
             people.chain.warp(people.settings.routine_delay)
-    return did
+        if quiet == 3:
+            return did
+    raise AssertionError(f"they never rest; the last deeds: {did[-6:]}")
 
 
 def sit_until(people: People, committee: Sequence[Coordinator], done: Callable[[], bool]) -> None:
     """Lets the members act until it is done. While they wait for an artefact only blocks pass: a
     day for each look would have scores expire on a machine that is slow."""
-    while not done():
+    did: list[str] = []
+    for _ in range(LOOKS):
+        if done():
+            return
         steps = [member.step(member.context.chain.head()) for member in committee]
-        if any(step is not None for step in steps):
-            sit(people, committee)
+        said = [step for step in steps if step is not None]
+        if said:
+            did += [*said, *sit(people, committee)]
         else:
             people.chain.mine()
             time.sleep(0.02)
+    raise AssertionError(f"not reached; the last deeds: {did[-6:]}")
 
 
 def score(people: People, node: Node) -> int:
