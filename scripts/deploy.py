@@ -17,6 +17,7 @@ from ape.cli import ConnectedProviderCommand, account_option, network_option
 
 from scripts._net.compiled import ROOT
 from scripts._shared.operator import ADDRESS, LOCAL_CHAINS, ZOO_AMOUNT, explained, zoo
+from scripts._shared.quorum import refuse_quorum
 from scripts._shared.signing import signing, yes_option
 
 DAY = 86_400
@@ -98,9 +99,10 @@ def cli(
             f"{given['unbonding']:,} s: a change of the rules would take effect before those who "
             "dislike it can withdraw their stakes. Make the delay longer than the unbonding period."
         )
+    settings = _settings(members, given)
+    refuse_quorum(len(settings.members), settings.threshold)
     path = out or ROOT / "deployments" / f"{provider.chain_id}.json"
     deployment.refuse_existing(path)
-    settings = _settings(members, given)
     w3, begun = provider.web3, path.with_name(f"{path.stem}.begun.json")
     plan = planned(w3, account.address, settings)
     if begun.exists():

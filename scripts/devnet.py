@@ -17,6 +17,7 @@ import click
 from scripts._shared.node_options import node_of, node_options
 from scripts._shared.operator import explained
 from scripts._shared.places import LOCALNET
+from scripts._shared.quorum import refuse_quorum
 
 READY_S = 180.0
 FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
@@ -90,6 +91,7 @@ def cli(
     from scripts._net.localnet import LocalnetSettings, build_localnet
     from scripts._net.processes import Supervisor, terminate_as_exit
 
+    refuse_quorum(given["members"], given["threshold"])  # type: ignore[arg-type]
     files = given.pop("files")
     settings = LocalnetSettings(port=port, unbonding_period=7_200, **given)  # type: ignore[arg-type]
     with terminate_as_exit(), Supervisor(directory / "logs") as supervisor:

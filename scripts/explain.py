@@ -61,7 +61,11 @@ def cli(
     from agents.audit.sources.record import Record
     from scripts._shared.explained_json import json_of
 
-    record = Record(reading(choice, deployment), job_id)
+    network = reading(choice, deployment)
+    count = int(network.chain.call(network.registry, "node_count"))
+    if node is not None and node > count:
+        raise click.ClickException(f"There is no node {node}; there are {count}.")
+    record = Record(network, job_id)
     if not record.current:
         raise click.ClickException(f"Job {job_id} has no round yet.")
     explainer = Explainer(record, random_source)

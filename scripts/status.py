@@ -180,7 +180,9 @@ def nodes(network: Any) -> Any:
     from rich.table import Table
 
     from agents.protocol.numbers import Role
+    from agents.tasks.contract import Tasks
 
+    tasks = Tasks(network)
     table = Table(
         "node", "roles", "state", "stake", "strikes", "benchmark", "rewards", title="Nodes"
     )
@@ -193,6 +195,8 @@ def nodes(network: Any) -> Any:
             for role in roles
             if network.chain.call(network.registry, "is_eligible", node_id, int(role))
         ]
+        if tasks.seat(node_id).seated:
+            eligible.append("executor")
         pending = network.chain.call(network.pool, "pending", node.payout)
         table.add_row(
             str(node_id),

@@ -16,6 +16,7 @@ from scripts._committee.kinds import DIGEST, SHARE, SPAN
 from scripts._shared.connecting import ConnectedProviderCommand
 from scripts._shared.operation_words import DELAY_CLASSES
 from scripts._shared.operator import ADDRESS, ZOO_AMOUNT
+from scripts._shared.quorum import refuse_quorum
 
 _ROLES = [role.name for role in (Role.VERIFIER, Role.AGGREGATOR) if role.name]
 _KEPT = "What isn't named stays as it is."
@@ -94,6 +95,7 @@ def members(
     after = [who for who in before if who not in removed]
     after += [who for who in added if who not in after]
     needed = chain.call(contract, "threshold") if threshold is None else threshold
+    refuse_quorum(len(after), needed)
     return "Coordinator", "set_members", (after, needed)
 
 

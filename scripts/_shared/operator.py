@@ -29,6 +29,7 @@ from scripts._shared.connecting import (
     rpc_url_of,
 )
 from scripts._shared.places import CHECKOUT, LOCALNET, deployment_file, find_project
+from scripts._shared.remedies import remedy_of
 
 LOCAL_CHAINS = (31_337, 1_337)
 
@@ -267,7 +268,7 @@ def when(moment: int, now: int) -> str:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn what contracts, nodes and files refuse into one sentence."""
+    """Turn what contracts, nodes and files refuse into a sentence or two."""
     from requests import RequestException
 
     from agents.runtime.logs import scrub
@@ -283,6 +284,9 @@ def refusals() -> Iterator[None]:
         known.append(ApeException)
     try:
         yield
+    except Reverted as refused:
+        told = f"{refused} {remedy_of(refused.reason)}"
+        raise click.ClickException(scrub(told.strip())) from None
     except tuple(known) as error:
         words = getattr(error, "message", None) or str(error)
         raise click.ClickException(scrub(words)) from None

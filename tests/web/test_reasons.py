@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.stage.contract_reasons import reasons
+
 ROOT = Path(__file__).resolve().parents[2]
 ACTIONS = ROOT / "scripts/_web/island/src/actions"
 REASONS = ROOT / "scripts/_web/island/src/chain/reasons.ts"
 _CALL = re.compile(r'contract: "(\w+)",\s*fn: "(\w+)"')
-_QUOTED = re.compile(r'"([a-z]+: [^"]+)"')
 # Sent with names that are not literal, see the tables of `claim.ts` and `appeals.ts`.
 _MORE = [
     ("RewardPool", "claim"),
@@ -33,16 +34,6 @@ def _sent() -> list[tuple[str, str]]:
     return sorted({*found, *_MORE} - {("ZooToken", "approve")})
 
 
-def _reasons(contract: str, function: str) -> set[str]:
-    """The reasons in a function's own text: its NatSpec, and what it asserts itself."""
-    source = (ROOT / f"contracts/{contract}.vy").read_text()
-    start = re.search(rf"^def {function}\(", source, re.MULTILINE)
-    assert start is not None, f"{contract} has no function {function}"
-    rest = source[start.start() :]
-    end = re.search(r"\n\n\n", rest)
-    return set(_QUOTED.findall(re.sub(r"\s*\n\s*", " ", rest[: end.start() if end else None])))
-
-
 def _remedies() -> set[str]:
     text = REASONS.read_text()
     table = text[text.index("const REMEDIES") : text.index("\n};")]
@@ -51,7 +42,7 @@ def _remedies() -> set[str]:
 
 @pytest.mark.parametrize(("contract", "function"), _sent(), ids=lambda name: name)
 def test_reasons__each_has_a_remedy(contract: str, function: str) -> None:
-    pairs = [reason.split(": ", 1) for reason in _reasons(contract, function)]
+    pairs = [reason.split(": ", 1) for reason in reasons(contract, function)]
     said = {what for family, what in pairs if family != _FAMILY}
     missing = said - _remedies() - _NEVER
     assert not missing, f"{contract}.{function} may refuse with {sorted(missing)}"
@@ -59,6 +50,6 @@ def test_reasons__each_has_a_remedy(contract: str, function: str) -> None:
 
 def test_reasons__the_calls_were_found() -> None:
     assert len(_sent()) >= 20
-    assert "registry: banned" in _reasons("NodeRegistry", "begin_exit") | _reasons(
+    assert "registry: banned" in reasons("NodeRegistry", "begin_exit") | reasons(
         "NodeRegistry", "add_stake"
     )

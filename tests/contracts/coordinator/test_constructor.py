@@ -6,8 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import boa
+import click
 import pytest
 
+from scripts._shared.quorum import refuse_quorum
 from tests.stage.contracts.committee import (
     GOVERNANCE_DELAY,
     GRACE,
@@ -80,6 +82,21 @@ def test_constructor__bad_settings__reverts(
 ) -> None:
     with boa.reverts(f"coordinator: {reason}"):
         coordinator_blueprint.deploy(members, threshold, *delays, grace, [])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_constructor__thresholds__are_those_that_commands_permit(
+    coordinator_blueprint: Any, count: int
+) -> None:
+    for threshold in range(1, 7):
+        deploys = (MEMBERS[:count], threshold, 1, 2, 1, [])
+        try:
+            refuse_quorum(count, threshold)
+        except click.UsageError:
+            with boa.reverts("coordinator: bad threshold"):
+                coordinator_blueprint.deploy(*deploys)
+        else:
+            assert coordinator_blueprint.deploy(*deploys).threshold() == threshold
 
 
 def test_constructor__sixteen_members__fit(coordinator_blueprint: Any) -> None:

@@ -73,7 +73,20 @@ def test_stake_settings_and_claims_are_signed(
     assert not chain.network.node(node).active
     installed.menagerie("node", "set", *owner, str(node), "--active")
     refused = installed.menagerie("node", "exit", *owner, "1", fails=True)
-    assert "registry: not the owner" in refused
+    assert "registry: not the owner. --account must name the wallet that owns the node" in refused
+
+
+def test_a_seat_of_an_executor_is_seen(
+    installed: Installed, chain: FinishedJob, net: list[str], node: int
+) -> None:
+    """It was said to wait: its roles are for jobs, and in those it has no verified benchmark."""
+    owner = (*net, "--account", "my-owner", "--yes")
+    installed.menagerie("task", "join", *owner, str(node))
+    told = installed.menagerie("status", *net)
+    assert re.search(rf"│ {node} +│ trainer +│ ready as executor", told)
+    installed.menagerie("task", "leave", *owner, str(node))
+    told = installed.menagerie("status", *net)
+    assert re.search(rf"│ {node} +│ trainer +│ waiting", told)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +124,8 @@ def test_rewards_arrive_in_the_wallet(
     assert "of rewards" in said
     assert network.chain.call(network.token, "balanceOf", owner) >= before + due
     assert network.chain.call(network.pool, "pending", owner) == 0
+    nobody = installed.menagerie("explain", *net, "--job", str(JOB), "--node", "99", fails=True)
+    assert "There is no node 99; there are" in nobody
     explained = installed.menagerie("explain", *net, "--job", str(JOB))
     assert f"Node {ann.node_id}: " in explained and owner in explained
 
