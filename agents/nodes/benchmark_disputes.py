@@ -12,24 +12,24 @@ checks draw) is no verifier's fault: either verdict stands.
 A settled attempt is looked after for the unbonding period (`agents.protocol.ages`): the contract
 sets no time, and who leaves at once can't be slashed any more after it.
 Rule: an artefact that comes slowly comes beside, and other cases go on.
-Everything needed is in the chain's events, except the seed of the work and the artefact's digest:
-these are read as they were in the block of the answer, so a node that asks for its next attempt at
-once takes nothing away.
+Rule: everything needed is in the chain's events, and no state is asked for. A node that asks for
+its next attempt erases the one before, and most RPC nodes keep the state of 128 blocks: an answer
+whose verdicts come later than that could be judged by nobody.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from agents.protocol import formulas
 from agents.protocol.ages import Ages
 from agents.protocol.network import Network
 from agents.runtime.chain import Head
 from agents.runtime.context import Context
-from agents.runtime.errors import RpcRefused
 from agents.runtime.event_cursor import EventCursor, EventLog
 from agents.runtime.slow_calls import SlowCalls
 from agents.storage.content_store import ContentStore
@@ -83,27 +83,6 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class _Settled:
-    """An attempt that verifiers have judged.
-
-    `answered`, `settled`: blocks; `votes`: verifiers and whether they passed it.
-    """
-
-    node: int
-    attempt: int
-    answered: int
-    settled: int
-    units: int
-    root: bytes
-    check_seed: bytes
-    votes: tuple[tuple[int, bool], ...]
-
-    @property
-    def failed_by_some(self) -> bool:
-        return not all(passed for _, passed in self.votes)
-
-
-@dataclass(frozen=True)
 class Work:
     """What an attempt's artefact must be: `units` chunks from `seed`, with this root."""
 
@@ -111,6 +90,25 @@ class Work:
     units: int
     root: bytes
     check_seed: bytes
+
+
+@dataclass(frozen=True)
+class _Settled:
+    """An attempt that verifiers have judged.
+
+    `settled`: a block; `artefact`: its digest; `votes`: verifiers and whether they passed it.
+    """
+
+    node: int
+    attempt: int
+    settled: int
+    artefact: bytes
+    work: Work
+    votes: tuple[tuple[int, bool], ...]
+
+    @property
+    def failed_by_some(self) -> bool:
+        return not all(passed for _, passed in self.votes)
 
 
 @dataclass(frozen=True)
@@ -155,7 +153,7 @@ class BenchmarkDisputes:
     def _read(self) -> tuple[list[_Settled], _Deeds]:
         """All settled attempts, and who was slashed for which."""
         seeds: dict[bytes, bytes] = {}
-        answers: dict[tuple[int, int], _Settled] = {}
+        answers: dict[tuple[int, int], Mapping[str, Any]] = {}
         votes: dict[tuple[int, int], list[tuple[int, bool]]] = defaultdict(list)
         deeds = _Deeds(defaultdict(set), set())
         settled: list[_Settled] = []
@@ -166,20 +164,19 @@ class BenchmarkDisputes:
                 continue
             place = args["node_id"], args["attempt"]
             if event.name == "BenchmarkSubmitted":
-                answers[place] = _Settled(
-                    *place, event.block, 0, args["units"], args["root"], b"", ()
-                )
+                answers[place] = args
             elif event.name == "BenchmarkVerdictGiven":
                 votes[place].append((args["verifier_id"], args["passed"]))
             elif event.name == "BenchmarkSettled":
-                settled.append(
-                    replace(
-                        answers[place],
-                        settled=event.block,
-                        check_seed=seeds[formulas.benchmark_check_key(*place)],
-                        votes=tuple(votes[place]),
-                    )
+                answer = answers[place]
+                work = Work(
+                    seed=seeds[formulas.benchmark_seed_key(*place)],
+                    units=answer["units"],
+                    root=answer["root"],
+                    check_seed=seeds[formulas.benchmark_check_key(*place)],
                 )
+                said = tuple(votes[place])
+                settled.append(_Settled(*place, event.block, answer["artefact"], work, said))
             elif event.name == "BenchmarkVerdictSlashed":
                 deeds.verifiers[place].add(args["verifier_id"])
             else:
@@ -208,7 +205,7 @@ class BenchmarkDisputes:
         except StopIteration as end:
             self._found[case] = end.value
             self._check = None
-        except (NotFound, RpcRefused):  # also a node that has no state of the answer's block left
+        except NotFound:
             self._check = None
             self._coming.drop_ended([other for other in cases if other != case])
         except BaseException:
@@ -220,17 +217,15 @@ class BenchmarkDisputes:
 
         Raises NotFound while nobody has the artefact, or it is still coming.
         """
-        answer = self._network.benchmark(case.node, case.answered)
-        artefact = self._artefact(case, answer.artefact)
-        work = Work(answer.seed, case.units, case.root, case.check_seed)
-        return (yield from look_again(work, artefact, case.failed_by_some, self._device))
+        artefact = self._artefact(case)
+        return (yield from look_again(case.work, artefact, case.failed_by_some, self._device))
 
-    def _artefact(self, case: _Settled, digest: bytes) -> bytes:
+    def _artefact(self, case: _Settled) -> bytes:
         if case not in self._coming:
             if len(self._coming) >= _AT_ONCE:
                 raise NotFound("too many other artefacts are still coming")
-            limit = artefact_bytes(case.units)
-            self._coming.run({case: partial(self._store.get_digest, digest, limit)})
+            limit = artefact_bytes(case.work.units)
+            self._coming.run({case: partial(self._store.get_digest, case.artefact, limit)})
         if not self._coming.ended(case):
             raise NotFound("the artefact is still coming")
         return self._coming.take(case)

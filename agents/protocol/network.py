@@ -33,7 +33,7 @@ from agents.protocol.structs import (
     read,
 )
 from agents.protocol.views import OF_THE_BLOCK
-from agents.runtime.chain import BlockId, ChainClient
+from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import Contract, Deployment, Event
 from agents.runtime.errors import AgentError, Reverted
 from agents.runtime.event_cursor import EventCursor, EventLog
@@ -513,10 +513,9 @@ class Network:
         ids, _ = self.chain.call(self.registry, "voters", max(0, created_at - maturity))
         return list(ids)
 
-    def benchmark(self, node_id: int, block: BlockId = "latest") -> Benchmark:
-        """A node's newest attempt, or what it was in a block; all zero if it asked for none."""
-        found = self.chain.call(self.benchmarks, "benchmark", node_id, block=block)
-        return read(Benchmark, found)
+    def benchmark(self, node_id: int) -> Benchmark:
+        """A node's newest attempt; all zero if it asked for none."""
+        return read(Benchmark, self.chain.call(self.benchmarks, "benchmark", node_id))
 
     def early(self, contract: Contract, function: str, *args: Any) -> bytes | None:
         """What a capture function would return in the next block, None while it is too early or

@@ -21,6 +21,7 @@ from agents.nodes.benchmark_disputes import DUE_CHECKS
 from agents.runtime.config import VerifierSettings
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
+from scripts._net.anvil import STATES
 from tests.stage.chain.agents import PASSPHRASE, RunningAgents
 from tests.stage.chain.benchmarks import UNITS, answer, judge
 from tests.stage.chain.people import STAKES, TRAINER, Node, People
@@ -115,6 +116,22 @@ def test_invented_benchmark_that_two_pass__is_overruled(
     assert stakes(people, "vic", "vera", "vito") == [FAIR - FIFTH, FAIR - FIFTH, FAIR]
     assert stakes(people, "eve") == [LESS]
     assert sit(people, committee) == []
+
+
+def test_verdicts_that_come_when_nodes_have_forgotten_the_answer__are_overruled(
+    people: People, eve: Node, store: EmbeddedStore, committee: list[Coordinator]
+) -> None:
+    """Vic and vera wait until no RPC node has the state of the answer's block any more, which is
+    128 blocks with most, and eve's next attempt erases it. Members read her answer there, and
+    could judge it never."""
+    answer(people, eve, store, lambda index: True)
+    people.chain.mine(STATES + 1)
+    judge(people, eve, True, "vic", "vera")
+    people.request_benchmark(eve)
+    sit(people, committee)
+    assert score(people, eve) == 0
+    assert stakes(people, "vic", "vera", "vito") == [FAIR - FIFTH, FAIR - FIFTH, FAIR]
+    assert stakes(people, "eve") == [LESS]
 
 
 def test_right_benchmark_that_two_fail__costs_them_a_fifth(

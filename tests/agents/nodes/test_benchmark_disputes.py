@@ -12,17 +12,19 @@ from typing import Any
 import pytest
 
 from agents.nodes.benchmark_disputes import BenchmarkDisputes, FalseVerdict
-from agents.protocol.formulas import benchmark_check_key
-from agents.storage.cid import digest_of
+from agents.protocol.formulas import benchmark_check_key, benchmark_seed_key
+from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
 from tests.stage.memory.old_event import FORTNIGHT_S, QuickChain
 
 NODE, ATTEMPT, UNITS, VERIFIER = 5, 1, 4, 9
 PLACE = {"node_id": NODE, "attempt": ATTEMPT}
 INVENTED = b"no proof of any work"
+ANSWER = {"units": UNITS, "root": b"\3" * 32, "artefact": digest_of(cid_of_bytes(INVENTED))}
 EVENTS: list[tuple[str, dict[str, Any]]] = [
+    ("SeedCaptured", {"key": benchmark_seed_key(NODE, ATTEMPT), "seed": b"\1" * 32}),
+    ("BenchmarkSubmitted", PLACE | ANSWER),
     ("SeedCaptured", {"key": benchmark_check_key(NODE, ATTEMPT), "seed": b"\2" * 32}),
-    ("BenchmarkSubmitted", {**PLACE, "units": UNITS, "root": b"\3" * 32}),
     ("BenchmarkVerdictGiven", {**PLACE, "verifier_id": VERIFIER, "passed": True}),
     ("BenchmarkSettled", PLACE),
 ]
@@ -31,13 +33,12 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
 def found(store: EmbeddedStore, age_s: int) -> list[Any]:
     """What a member that starts says of a pass of invented work, given so long ago."""
     chain = QuickChain(*EVENTS, age_s=age_s)
-    artefact = digest_of(store.put_bytes(INVENTED))
+    store.put_bytes(INVENTED)
     network: Any = SimpleNamespace(
         chain=chain,
         benchmarks=None,
         deployment=SimpleNamespace(block=0),
         unbonding_s=lambda: FORTNIGHT_S,
-        benchmark=lambda *_: SimpleNamespace(seed=b"\1" * 32, artefact=artefact),
     )
     context: Any = SimpleNamespace(settings=SimpleNamespace(device="cpu"))
     disputes = BenchmarkDisputes(network, context, store)
