@@ -37,6 +37,7 @@ def contracts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Contracts]:
         ({"bond": 0}, "--bond: 0 ZOO; this network permits"),
         ({"commit_s": 31 * DAY, "appeal_s": 32 * DAY}, f"--commit-s {31 * DAY}, --appeal-s"),
         ({"appeal_s": 30 * DAY}, "The windows together last up to 3"),
+        ({"appeal_s": 30 * DAY + 1}, f"--appeal-s {30 * DAY + 1}: this network permits"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
