@@ -189,13 +189,18 @@ class ScoreDisputes:
         return head.timestamp > self._deadlines[place]
 
     def _judged(self, vector: _Vector, head: Head) -> str | None:
-        """Why a vector is false, "" if it is not; None while that can't be known."""
+        """Why a vector is false, "" if it is not; None while that can't be known.
+
+        Raises StoreError, SpecError: the job's spec can't be had or read, for which no validator is
+        to blame.
+        """
+        options = self._options(vector.job)
         self._absent.discard(vector)
         said = self._found.pop(vector, None)  # that it was withheld, if it has come since
         try:
             record = self._record(vector.record)
             self._keep(vector.record)
-            wrong = self._denied(vector, record)
+            wrong = self._denied(vector, record, options)
         except StoreUnavailable:
             raise
         except StoreError:
@@ -211,7 +216,7 @@ class ScoreDisputes:
         wrong = wrong or self._drawn(view, record)
         if wrong:
             return wrong
-        options, reader = self._options(vector.job), self._rounds()
+        reader = self._rounds()
         consensus = Consensus(self._network)
         search = self._search(consensus, options, view)
         if search is None:
@@ -271,7 +276,7 @@ class ScoreDisputes:
     def _record(self, digest: bytes) -> ScoreRecord:
         return ScoreRecord.from_bytes(self._store.get_digest(digest, MAX_RECORD_BYTES))
 
-    def _denied(self, vector: _Vector, record: ScoreRecord) -> str:
+    def _denied(self, vector: _Vector, record: ScoreRecord, options: Gauntlet) -> str:
         """What the record says of itself, and of those before it, that is not so.
 
         Raises StoreError, RecordError: the one before it can't be had or read.
@@ -289,7 +294,7 @@ class ScoreDisputes:
             previous = None if before is None else self._record(bytes.fromhex(before))
         except OlderRecord as older:
             return f"of the record that it follows: {older}"
-        return next(iter(replay(record, previous, self._options(vector.job))), "")
+        return next(iter(replay(record, previous, options)), "")
 
     def _drawn(self, view: View, record: ScoreRecord) -> str:
         """What the record says of its round that the chain denies."""

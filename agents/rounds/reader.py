@@ -41,7 +41,13 @@ from agents.rounds.plan import Plan, Plans
 from agents.rounds.release import draw, published
 from agents.rounds.report import ReportError, RoundReport
 from agents.rounds.searches import Searches
-from agents.rounds.shares import Recorded, Shares, max_record_bytes, read_record
+from agents.rounds.shares import (
+    Recorded,
+    RecordMissing,
+    Shares,
+    max_record_bytes,
+    read_record,
+)
 from agents.rounds.submissions import Submission, Unseal, fetch, left_out, shut
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
@@ -316,6 +322,8 @@ class RoundReader:
 
         `report`: the proposed one, whose published gains are used where they are right, and whose
         record of shards is read. `said`: without a report, owners' statements about shards.
+        Raises RecordMissing for that record and what it rests on, which a proposer keeps, and
+        StoreError for what others keep.
         """
         plan = self.plans.of(view)
         if plan is None:
@@ -325,9 +333,14 @@ class RoundReader:
             audit_seed = self.network.seed(view.job_id, view.round_id, view.round, audit=True)
             if audit_seed is None:
                 return None
-            recorded = None if report is None else self.recorded(plan.epoch, report)
             place = view.job_id, view.round_id, plan, submissions, audit_seed
-            shares = self.shares(*place, recorded, said, _LOOK * view.job.terms.aggregate_s)
+            try:
+                recorded = None if report is None else self.recorded(plan.epoch, report)
+                shares = self.shares(*place, recorded, said, _LOOK * view.job.terms.aggregate_s)
+            except StoreUnavailable:
+                raise
+            except StoreError as error:
+                raise RecordMissing(str(error)) from error
         standing = self._standing(view)
         key = self._key(view, plan, submissions, standing, shares)
         claimed = None if report is None else report.gains()

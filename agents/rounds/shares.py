@@ -30,11 +30,16 @@ from agents.rounds.report import ReportError
 from agents.rounds.submissions import Submission
 from agents.storage.canonical import dumps, loads
 from agents.storage.content_store import ContentStore
+from agents.storage.errors import StoreError
 from agents.training.state import Shapes, State
 
 _LINE_BYTES = 1024  # of an owner in a record, without its digests
 # Of two owners: two digests, two marks of the matrix, a lost shard, two lies or unjudged shards.
 _PAIR_BYTES = 160
+
+
+class RecordMissing(StoreError):
+    """A record of shards, or what it rests on, can't be had."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from agents.rounds.member_access import MemberAccess
 from agents.rounds.outcome import disagreements
 from agents.rounds.reader import RoundReader
 from agents.rounds.report import ReportError, RoundReport
+from agents.rounds.shares import RecordMissing
 from agents.rounds.submissions import Submission, fetch_proof, left_out
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable, TooLarge
@@ -38,7 +39,8 @@ def result_errors(
     A result that leaves out payloads as unavailable is not wrong, or anyone could make an honest
     one look wrong by publishing late; who could read them in time has no verdict on it while it
     `protests`, and so doesn't attest. `patient`: wait for what the store lacks. Raises
-    StoreUnavailable when the store itself is down.
+    StoreUnavailable when the store itself is down, StoreError where spec, model or text can't be
+    had: others than the proposer keep them.
     """
     submissions = reader.submissions(view)
     if patient and any(s.unavailable for s in submissions):
@@ -63,9 +65,7 @@ def result_errors(
         raise
     except ReportError as error:
         return [str(error)]
-    except StoreError as error:
-        if report.shards is None:
-            raise
+    except RecordMissing as error:
         why = f"the record of shards, or what it rests on, cannot be had: {error}"
         return None if patient else [why]
     if outcome is None:

@@ -9,7 +9,7 @@ but the chain and the store.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -400,6 +400,34 @@ def test_an_audit_seed_of_ones_own__costs_a_fifth(
     assert [said.split(":")[0] for said in did].count("executed") == 1
     assert any("another audit seed than the round" in said for said in did)
     assert stakes(people) == [FAIR, FAIR, FAIR - FIFTH]
+
+
+def test_a_spec_that_is_taken_down__costs_no_validator(
+    scored: ScoredJob, committee: list[Coordinator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sponsor serves its job's spec to the nodes and to no member. Without it members can't read
+    a record by the job's options: they said that nobody could have the records, and slashed all
+    three validators."""
+    scored.play()
+    close(scored, [scored.verifier(name) for name in VERIFIERS])
+    people = scored.people
+    spec = bytes(people.chain.call(people.jobs, "job", people.job).terms.spec)
+    had = EmbeddedStore.get_digest
+
+    def served(self: EmbeddedStore, digest: bytes, limit: int) -> bytes:
+        if digest == spec:
+            raise NotFound("taken down")
+        return had(self, digest, limit)
+
+    monkeypatch.setattr(EmbeddedStore, "get_digest", served)
+    did = []
+    for _ in range(WITHHELD_S // 3_600 + 2):
+        for member in committee:
+            with suppress(NotFound):  # it is said of the job, and nothing else is to do
+                did.append(member.step(member.context.chain.head()))
+        people.chain.warp(3_600)
+    assert not any(did)
+    assert stakes(people) == [FAIR, FAIR, FAIR]
 
 
 @pytest.mark.parametrize("lied", [True, False])

@@ -879,6 +879,31 @@ def test_a_report_without_its_record_is_wrong(miners: Miners, shards: str | None
         assert result_errors(miners.reader(), miners.view, patient=True) is None
 
 
+def test_text_that_is_taken_down_makes_no_result_wrong(
+    miners: Miners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sponsor serves its job's text to nodes and to no member, and challenges a true result. Its
+    loss can't be measured without the text, which was taken for a record of shards that nobody can
+    have: the proposer lost its bond and a part of its stake."""
+    for node in NINE:
+        miners.share(node)
+    outcome = miners.outcome()
+    miners.propose(outcome)
+    text = {shard.cid for shard in miners.mined.job.data.dataset.shards}
+    had = EmbeddedStore.get
+
+    def served(self: EmbeddedStore, cid: str, limit: int) -> Buffer:
+        if cid in text:
+            raise NotFound("taken down")
+        return had(self, cid, limit)
+
+    monkeypatch.setattr(EmbeddedStore, "get", served)
+    with pytest.raises(NotFound, match="taken down"):
+        miners.wrong()
+    monkeypatch.undo()
+    assert miners.wrong() == []
+
+
 def test_a_record_that_can_not_be_read_says_so() -> None:
     for raw in (b"", b"[]", b'{"stages":[{"statements":[{}]}]}', b'{"stages":3}'):
         with pytest.raises(ReportError):
