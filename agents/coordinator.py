@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agents.jobs.specs_beside import SpecComing
 from agents.nodes.benchmark_disputes import BenchmarkDisputes
 from agents.protocol.network import Network
 from agents.protocol.structs import Operation, Report, read
@@ -223,6 +224,8 @@ class Coordinator:
             return judge()
         except (Stopped, ConfigError, WalletError, JournalError):
             raise
+        except SpecComing:
+            return None
         except Exception as error:
             self._error = error
             self._say(job_id, f"{type(error).__name__}: {error}")

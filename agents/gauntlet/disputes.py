@@ -52,6 +52,7 @@ from agents.gauntlet.remeasure import (
 )
 from agents.gauntlet.replay import replay
 from agents.gauntlet.sample_search import SampleSearch
+from agents.jobs.specs_beside import SpecComing, SpecsBeside
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.ages import Ages
 from agents.protocol.formulas import audit_key, round_key
@@ -119,6 +120,7 @@ class ScoreDisputes:
         self._began: dict[int, tuple[int, bool]] = {}  # jobs: when looked at, with older records
         self._samples: dict[tuple[int, int], SampleSearch] = {}  # of rounds
         self._measured = Measurements()
+        self._specs = SpecsBeside(network, lambda spec: self._rounds().models.fetch(spec))
 
     def step(self, head: Head) -> list[FalseScores]:
         """The false vectors known here whose verifiers were not slashed; looks at one more."""
@@ -144,7 +146,11 @@ class ScoreDisputes:
         """Judge a vector, or say when to look at it again."""
         # Noted before it is tried: one that can't be judged holds up no other.
         self._not_before[vector] = 2 * head.timestamp - self._ages.made_at(vector.block) + 1
-        known = self._judged(vector, head)
+        try:
+            known = self._judged(vector, head)
+        except SpecComing:
+            self._not_before[vector] = head.timestamp + 1
+            return
         if known is None or vector in self._absent:
             again = head.timestamp + LOOK_S
             self._not_before[vector] = min(self._not_before[vector], again)
@@ -362,6 +368,7 @@ class ScoreDisputes:
             return None
 
     def _options(self, job_id: int) -> Gauntlet:
+        self._specs.need(job_id)
         options = self._rounds().models.job(job_id).score
         if not isinstance(options, Gauntlet):
             raise PayloadError(f"job {job_id} adopted ScoreConsensus and is not scored by it")

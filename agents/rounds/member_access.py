@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from agents.jobs.disclosed import ReceivedKeys
 from agents.jobs.job import DataKeys
+from agents.jobs.specs_beside import SpecsBeside
 from agents.protocol.network import Network
 from agents.protocol.structs import read
 from agents.protocol.view import View
@@ -34,9 +35,12 @@ class MemberAccess:
         self._received = ReceivedKeys(network, store, context, self._identity)
         self._readers = Sealing(network, self._identity, self._address)
         self.models = Models(network, store, self._keys, memory=context.settings.memory)
+        self._specs = SpecsBeside(network, self.models.fetch)
 
     def step(self, job_id: int) -> str | None:
-        """Name the public key, if the job needs one and it is another one on chain."""
+        """Name the public key, if the job needs one and it is another one on chain. Raises
+        SpecComing while the job's files are on their way."""
+        self._specs.need(job_id)
         job = self.models.job(job_id)
         if job.spec.access != "encrypted" and not job.sealed:
             return None

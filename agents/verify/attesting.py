@@ -33,6 +33,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from agents.jobs.model_files import WrongModel, read_model
+from agents.jobs.specs_beside import SpecComing
 from agents.protocol.network import Network
 from agents.protocol.structs import LedgerEntry
 from agents.protocol.view import View, observe
@@ -126,7 +127,10 @@ class Attesting:
         put_off: list[tuple[int, int]] = []
         for job_id, heads in self._network.ledger_heads().items():
             length = len(heads)
-            progress = self._progress(job_id, heads)
+            try:
+                progress = self._progress(job_id, heads)
+            except SpecComing:
+                continue
             late = self._clock() >= progress.not_before
             if not progress.wrong and progress.count < length and late:
                 if not worked and not progress.put_off:
@@ -174,10 +178,10 @@ class Attesting:
 
     def _begin(self, job_id: int, length: int) -> _Progress:
         """From the newest model that is attested already: who doubts that one doubts the word of
-        a quorum of members."""
+        a quorum of members. Raises SpecComing while what the job is read from is on its way."""
         try:
             spec = self._judge_of(job_id).reader.models.spec(job_id)
-        except _EVERYBODYS:
+        except (SpecComing, *_EVERYBODYS):
             raise
         except Exception:
             return _Progress()  # nothing of such a job can be recomputed

@@ -171,3 +171,44 @@ def test_its_files_come_slowly__a_trainer_misses_no_reveal_of_another_job(
     finally:
         comes.set()
     assert people.gain(ann) == share(1, 1)
+
+
+def test_its_files_come_slowly__members_decide_a_dispute_of_another_job(
+    crowd: Crowd, people: People, ann: Node, tiny: TinyJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mallory has a result of her own job disputed, whose files come slowly; a dozen such jobs, one
+    after the other, take a member as long as a dispute lasts. It read them in its loop, so nobody
+    ruled on a right result that she challenged in a job of somebody else."""
+    slow, comes, had = data(tiny.store, 100_000), threading.Event(), tiny.store.get
+    hers = create(people, "heidi", TERMS, changed(tiny, data=slow), ROUNDS + 2)
+    job = create(people, "frank", TERMS, tiny.published, ROUNDS + 2)
+    mallory = people.person("mallory", 2 * TERMS.challenge_bond)
+    people.job = hers
+    people.train(ann)
+    people.offer({ann: 1})
+    crowd.join("ann", "trainer", job_id=job)
+    for name in ("abe", "ada"):
+        crowd.join(name, "aggregator", job_id=job)
+    people.challenge(mallory)
+    crowd.until(lambda: int(people.chain.call(people.rounds, "phase", job, 1)) == CHALLENGE)
+    people.job, people.round = job, 1
+    people.challenge(mallory)
+    before = people.wealth(mallory)
+    crowd.agents.clear()
+
+    def served(cid: str, most: int) -> bytes:
+        if cid == slow and threading.current_thread() is threading.main_thread():
+            people.chain.warp(TERMS.dispute_s)
+        elif cid == slow:
+            comes.wait()
+        return had(cid, most)
+
+    monkeypatch.setattr(tiny.store, "get", served)
+    for number in range(3):
+        crowd.join_member(number)
+    try:
+        crowd.until(lambda: people.phase != DISPUTED)
+    finally:
+        comes.set()
+    assert people.phase == CHALLENGE
+    assert people.wealth(mallory) == before
