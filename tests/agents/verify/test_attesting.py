@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from agents.jobs.specs_beside import SpecComing
 from agents.protocol.network import Network
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome
@@ -183,6 +184,24 @@ def test_a_round_is_recomputed_once_and_none_before_an_attested_one(job: LyingJo
     _decide(job, ada, [found])
     current = job.network.job(JOB).model
     assert current == found.model and _ask(job, "is_attested", JOB, current)
+
+
+def test_a_spec_that_is_still_coming_is_waited_for_and_costs_no_round(job: LyingJob) -> None:
+    """Without it a member does not know which rounds publish checkpoints, and it would begin with
+    the first one again."""
+    ada, late, looks = Member(job), Member(job), []
+    _decide(job, ada, ada.look())
+    job.round_(TRAINERS)
+
+    def judge_of(job_id: int) -> Judge:
+        looks.append(job_id)
+        if len(looks) < 4:
+            raise SpecComing("still coming")
+        return late.judge
+
+    late.attesting = Attesting(late.network, judge_of, lambda job, why: late.said.append(why))
+    assert late.look() == []
+    assert late.rounds == [3] and late.said == []
 
 
 @pytest.mark.parametrize("wrong", [3, 4])
