@@ -368,8 +368,9 @@ class ScoreDisputes:
             return None
 
     def _options(self, job_id: int) -> Gauntlet:
+        models = self._rounds().models  # made here, and not by the thread that gets a spec
         self._specs.need(job_id)
-        options = self._rounds().models.job(job_id).score
+        options = models.job(job_id).score
         if not isinstance(options, Gauntlet):
             raise PayloadError(f"job {job_id} adopted ScoreConsensus and is not scored by it")
         return options

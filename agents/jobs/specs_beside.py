@@ -42,6 +42,8 @@ class SpecsBeside:
         spec = self._network.job(job_id).terms.spec
         if spec in self._had:
             return
+        if spec not in self._coming and len(self._coming) >= _MOST:
+            self._coming.drop_ended(())  # of jobs that nobody asked for again
         if spec not in self._coming and len(self._coming) < _MOST:
             self._coming.run({spec: partial(self._got, spec)})
         if spec not in self._coming or not self._coming.ended(spec):

@@ -8,6 +8,7 @@ but the chain and the store.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -428,6 +429,30 @@ def test_a_spec_that_is_taken_down__costs_no_validator(
         people.chain.warp(3_600)
     assert not any(did)
     assert stakes(people) == [FAIR, FAIR, FAIR]
+
+
+def test_a_spec_that_comes_slowly__comes_beside__and_a_lie_is_found_then(
+    scored: ScoredJob, committee: list[Coordinator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored.play()
+    verifiers = [scored.verifier(name) for name in VERIFIERS]
+    lie(scored, verifiers[2], nats(0.05), monkeypatch)
+    close(scored, verifiers)
+    people, comes, had = scored.people, threading.Event(), EmbeddedStore.get_digest
+    spec = bytes(people.chain.call(people.jobs, "job", people.job).terms.spec)
+
+    def served(self: EmbeddedStore, digest: bytes, limit: int) -> bytes:
+        if digest == spec and not comes.is_set():
+            assert threading.current_thread() is not threading.main_thread(), "in the loop"
+            assert comes.wait(60)
+        return had(self, digest, limit)
+
+    monkeypatch.setattr(EmbeddedStore, "get_digest", served)
+    assert sit(people, committee) == []
+    comes.set()
+    for _ in range(4):
+        sit(people, committee)
+    assert stakes(people) == [FAIR, FAIR, FAIR - FIFTH]
 
 
 @pytest.mark.parametrize("lied", [True, False])

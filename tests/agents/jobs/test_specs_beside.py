@@ -38,6 +38,15 @@ class Shelf:
         return SpecsBeside(network, self.fetch)
 
 
+def came(specs: SpecsBeside, shelf: Shelf) -> None:
+    """What is slow has come."""
+    shelf.comes.set()
+    until = time.monotonic() + 60
+    while not specs._coming.ended(bytes([SLOW])):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 @pytest.fixture
 def shelf(monkeypatch: pytest.MonkeyPatch) -> Shelf:
     monkeypatch.setattr(specs_beside, "_WAIT_S", 0.05)
@@ -49,11 +58,7 @@ def test_one_that_comes_slowly_holds_up_no_other(shelf: Shelf) -> None:
     with pytest.raises(SpecComing, match="job 1 is read from is still coming"):
         specs.need(SLOW)
     specs.need(3)
-    shelf.comes.set()
-    until = time.monotonic() + 60
-    while not specs._coming.ended(bytes([SLOW])):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    came(specs, shelf)
     for _ in range(3):
         specs.need(SLOW)
         specs.need(3)
@@ -75,4 +80,5 @@ def test_no_more_than_so_many_come_at_once(shelf: Shelf, monkeypatch: pytest.Mon
         with pytest.raises(SpecComing):
             specs.need(job)
     assert shelf.asked == [SLOW]
-    shelf.comes.set()
+    came(specs, shelf)
+    specs.need(3)  # though nobody has asked for the other one since
