@@ -200,13 +200,12 @@ class ScoreDisputes:
         Raises StoreError, SpecError: the job's spec can't be had or read, for which no validator is
         to blame.
         """
-        options = self._options(vector.job)
         self._absent.discard(vector)
         said = self._found.pop(vector, None)  # that it was withheld, if it has come since
         try:
             record = self._record(vector.record)
             self._keep(vector.record)
-            wrong = self._denied(vector, record, options)
+            wrong = self._denied(vector, record)
         except StoreUnavailable:
             raise
         except StoreError:
@@ -218,6 +217,10 @@ class ScoreDisputes:
             return f"{older}, and its job began with a newer one"
         except RecordError as error:
             return f"its record, or the one before it, can't be read: {error}"
+        if wrong:
+            return wrong
+        options = self._options(vector.job)
+        wrong = self._replayed(record, options)
         view = observe(self._network, vector.job, head, vector.round)
         wrong = wrong or self._drawn(view, record)
         if wrong:
@@ -282,8 +285,8 @@ class ScoreDisputes:
     def _record(self, digest: bytes) -> ScoreRecord:
         return ScoreRecord.from_bytes(self._store.get_digest(digest, MAX_RECORD_BYTES))
 
-    def _denied(self, vector: _Vector, record: ScoreRecord, options: Gauntlet) -> str:
-        """What the record says of itself, and of those before it, that is not so.
+    def _denied(self, vector: _Vector, record: ScoreRecord) -> str:
+        """What the record says of itself, and of those before it, that is not so by any options.
 
         Raises StoreError, RecordError: the one before it can't be had or read.
         """
@@ -295,12 +298,20 @@ class ScoreDisputes:
         wrong = breach(record, self._earlier(vector), self._known)
         if wrong:
             return wrong
-        before = record.previous
         try:
-            previous = None if before is None else self._record(bytes.fromhex(before))
+            self._previous(record)
         except OlderRecord as older:
             return f"of the record that it follows: {older}"
-        return next(iter(replay(record, previous, options)), "")
+        return ""
+
+    def _previous(self, record: ScoreRecord) -> ScoreRecord | None:
+        """The record that this one follows. Raises StoreError, RecordError, OlderRecord."""
+        before = record.previous
+        return None if before is None else self._record(bytes.fromhex(before))
+
+    def _replayed(self, record: ScoreRecord, options: Gauntlet) -> str:
+        """What the record says that does not follow from its own figures by the job's options."""
+        return next(iter(replay(record, self._previous(record), options)), "")
 
     def _drawn(self, view: View, record: ScoreRecord) -> str:
         """What the record says of its round that the chain denies."""

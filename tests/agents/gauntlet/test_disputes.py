@@ -53,6 +53,7 @@ class Member:
             "_told": False,
             "_read": lambda _: ([VECTOR], {(1, 5): self.overruled}),
             "_denied": lambda *_: "",
+            "_replayed": lambda *_: "",
             "_drawn": lambda *_: "",
             "_options": lambda _: score,
             "_rounds": lambda: None,
