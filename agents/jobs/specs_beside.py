@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What jobs are read from, got beside a member's other work.
 
-A spec is a stranger's file, and so are the two that it names; each may have 16 MiB, and whoever
+A spec is a stranger's file, and so are the two that it names, which may have 16 MiB each: whoever
 serves them slowly takes minutes for one.
 Rule: nobody waits for them longer than a moment. What needs a job whose files are still coming is
 left for a later step.
