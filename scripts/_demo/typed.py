@@ -40,7 +40,7 @@ def claim(net: Localnet, network: Network, seat: Seat) -> Claim:
     owner, first = seat.owner.address, network.chain.head().number
     owed = sum(_credits(network, owner))
     before = _balance(network, owner)
-    _type(net, f"claim --account {seat.name}-owner", f"{seat.name}-owner")
+    command(net, f"claim --account {seat.name}-owner", f"{seat.name}-owner")
     received = _balance(network, owner) - before
     return Claim(f"{seat.name}'s owner", owed, received, _claimed_by(network, owner, first))
 
@@ -50,7 +50,7 @@ def _register(net: Localnet, seat: Seat) -> None:
     operator, owner = f"{seat.name}-operator", f"{seat.name}-owner"
     shutil.copyfile(net.directory / "keys" / f"{seat.name}.json", accounts / f"{operator}.json")
     line = f"node register --role {seat.role} --operator {seat.operator.address} --account {owner}"
-    _type(net, line, owner, operator)
+    command(net, line, owner, operator)
 
 
 def _credits(network: Network, owner: str) -> list[int]:
@@ -76,7 +76,7 @@ def _claimed_by(network: Network, owner: str, first: int) -> str:
     return "0x" + max(paid, key=lambda event: event.args["value"]).tx_hash.hex()
 
 
-def _type(net: Localnet, line: str, *aliases: str) -> str:
+def command(net: Localnet, line: str, *aliases: str) -> str:
     """Run `ape run LINE` on the network; what it prints. Raises ProcessError."""
     whole = f"run {line} --yes --network {net.chain.url} --deployment {net.deployment_file}"
     done = subprocess.run(

@@ -94,7 +94,19 @@ def reverting(call: str = "") -> Iterator[None]:
     try:
         yield
     except ContractLogicError as error:
-        raise Reverted(str(error.message), call) from None
+        raise Reverted(_reason(error), call) from None
+
+
+def _reason(error: Any) -> str:
+    """The contract's reason, "pool: job not ended". Of that ape keeps what follows the last colon,
+    and the node's words as the error that it came from."""
+    from agents.runtime.chain import NO_REASON, revert_reason
+
+    words = next(iter(getattr(error.base_err, "args", ())), "")
+    if isinstance(words, dict):
+        words = words.get("message", "")
+    found = revert_reason(b"", str(words))
+    return str(error.message) if found == NO_REASON else found
 
 
 __all__ = [

@@ -47,6 +47,14 @@ def test_owners_register_by_the_command(net: Localnet, network: Network) -> None
         typed.register(net, [net.seats["trainer-1"]])
 
 
+def test_a_refusal_is_the_contracts_reason_and_what_to_do(net: Localnet) -> None:
+    """In full: the error that ape raises has only what follows the reason's last colon."""
+    with pytest.raises(ProcessError) as told:
+        typed.command(net, "job refund 1 --account trainer-1-owner", "trainer-1-owner")
+    words = "pool: not sponsor. --account must name the wallet that created the job."
+    assert words in " ".join(str(told.value).split())
+
+
 def test_a_claim_of_nothing_is_none(net: Localnet, network: Network) -> None:
     seat = net.seats["verifier-1"]
     nothing = typed.claim(net, network, seat)
