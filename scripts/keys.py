@@ -243,6 +243,7 @@ def show(choice: str, job_id: int, store: str | None, deployment: Path | None) -
 
     network = reading(choice, deployment)
     _check_job(network, job_id)
+    found, asked = None, list(record(network, job_id))
     if store is not None or is_localnet(network.deployment.chain_id):
         opened = open_store(store_of(store, network.deployment.chain_id))
         found = Disclosures(network, opened, job_id).read()
@@ -256,10 +257,16 @@ def show(choice: str, job_id: int, store: str | None, deployment: Path | None) -
                     place = (str(one.release.round), given.reader, what, str(one.block), one.by)
                     files.add_row(*place)
             Console().print(files)
+    if not asked:
+        if found is None:
+            click.echo(f"Nobody has asked for a key of job {job_id}. Files of keys: name --store.")
+        elif not found:
+            click.echo(f"Nobody was given a key of job {job_id} yet.")
+        return
     table = Table(title=f"Job {job_id}: who received which key")
     for column in ("node", "as", "asked in block", "key", "released in block", "by"):
         table.add_column(column, overflow="fold")
-    for entry in record(network, job_id):
+    for entry in asked:
         answered = entry.released_block
         table.add_row(
             str(entry.node),

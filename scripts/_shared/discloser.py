@@ -224,6 +224,8 @@ class Discloser:
             self._say(f"Keys of round {round_id} are not disclosed now: {error.reason}.")
             return []
         for entry in release.readers:
-            what = "the job's key" if self._kind == "job" else f"keys of {len(entry.items)} shards"
+            count = len(entry.items)
+            shards = "the key of a shard" if count == 1 else f"keys of {count} shards"
+            what = "the job's key" if self._kind == "job" else shards
             self._say(f"Round {round_id}: {entry.reader} was given {what}.")
         return [entry.reader for entry in release.readers]
