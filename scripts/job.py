@@ -313,7 +313,7 @@ def _published(
     job = JobContext(published.spec, open_store(store), lambda: key)
     if too_long := unjudgeable(job, terms):
         raise click.ClickException(f"The job is refused: {too_long}.")
-    _refuse_riders(job, given["though_attacks_pay"])
+    _refuse_riders(job, seated, given["though_attacks_pay"])
     shown = _shown(job, seated)
     for sentence in (*_checking(network, terms, published), *shown):
         click.echo(f"Note: {sentence}.", err=True)
@@ -415,18 +415,20 @@ def _too_few(stages: int, trainers: int) -> list[str]:
 
 def _few_evaluated(spec: Any, trainers: int) -> list[str]:
     """That validators look at few of a job's trainers, or at little text, and what to change."""
-    from agents.jobs.evaluated import few_evaluated, few_measured
+    from agents.jobs.evaluated import few_evaluated, few_measured, many_sequences
 
-    said = few_evaluated(spec, trainers), few_measured(spec)
+    said = few_evaluated(spec, trainers), many_sequences(spec, trainers), few_measured(spec)
     return [sentence for sentence in said if sentence is not None]
 
 
-def _refuse_riders(job: Any, anyway: bool) -> None:
-    """ClickException where noise hides riders whose work is done again, unless `anyway`."""
+def _refuse_riders(job: Any, trainers: int, anyway: bool) -> None:
+    """ClickException where noise hides riders whose work is done again, or where validators look at
+    a part of a trainer's work only, unless `anyway`."""
+    from agents.jobs.evaluated import unseen
     from agents.jobs.hidden_riders import riders_hidden
     from agents.runtime.config import TrainerSettings
 
-    why = riders_hidden(job, TrainerSettings())
+    why = riders_hidden(job, TrainerSettings()) or unseen(job.spec, trainers)
     if why is not None and not anyway:
         raise click.ClickException(
             f"The job is refused: {why}. --though-attacks-pay creates it nevertheless."

@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether validators look at enough: of a gauntlet job's trainers in a round, and of text.
+"""Whether validators look at enough: of a gauntlet job's trainers, of their batches, and of text.
 
 Rule: of the trainers that can work in it, half at least are evaluated in a round. With fewer, pay
 for equal work is uneven, and a sponsor is warned.
+
+Work is looked for on every batch that a trainer is assigned, or a job is not created: on a part of
+them little work passes for all of it. Of more than `FEW_SEQUENCES` sequences a trainer a sponsor is
+warned.
 
 A loss is measured on `LEAST_TOKENS` at least. By fewer, chance says what a node has shown in a
 round, and a sponsor is warned.
 
 Figures: `python -m tests.measure.studies.coasting --evaluated 8`, 32 and 64: draw, ratings and
-shares are real, what is measured of a node is made up. Of tokens: the row "stop to work after half
-of the rounds" of `ape run economics attacks --full`, with 4 and 8 batches of 32 (docs/gauntlet.md).
+shares are real, what is measured of a node is made up. Of batches: `python -m
+tests.measure.studies.gauntlet_pay --job demo --texts --rounds 16 --cases "plain quarter" --batches
+16 --eval-batches 8`, and with other numbers of both (docs/gauntlet.md). Of tokens: the row "stop to
+work after half of the rounds" of `ape run economics attacks --full`, with 4 and 8 batches of 32
+(docs/gauntlet.md).
 """
 
 from __future__ import annotations
@@ -21,6 +28,20 @@ from agents.training.spec import JobSpec
 
 LEAST_TOKENS = 256
 """Of a loss that is measured."""
+MOST_BATCHES = 64
+"""Of a loss: what a spec allows."""
+FEW_SEQUENCES = 8
+"""Of a trainer in a round: so many have the demo's."""
+_UNSEEN = (
+    "What a trainer does on other batches nobody sees: a node that did a quarter of the work earned "
+    "up to 1.06 of an honest node's pay where half of 16 batches were measured, and 0.45 where all "
+    "were (docs/gauntlet.md)."
+)
+_MANY = (
+    "The more there are, the less its update shows of each. By 32 the pay of equal nodes spread by "
+    "0.19 to 0.35 of its mean, and a node that did a quarter of the work earned up to 0.45 of an "
+    "honest node's pay; by 8 it was 0.07 to 0.29, and 0.16 (docs/gauntlet.md)."
+)
 _SEEN = (
     "Of 64 nodes in simulated rounds, equal ones' pay spread by 0.58 to 0.76 of its mean over 24 "
     "rounds where 8 were evaluated, by 0.38 to 0.45 where 32 were, and by 0.24 to 0.33 where all "
@@ -42,6 +63,43 @@ def few_evaluated(spec: JobSpec, trainers: int) -> str | None:
         f"score_options.evaluated to {enough} or more; each validator then measures as many "
         "payloads a round."
     )
+
+
+def unseen(spec: JobSpec, trainers: int) -> str | None:
+    """Why a job of so many trainers is not created: validators measure a part of a trainer's
+    batches only. None where they measure all of them, and where no validator scores."""
+    if spec.score != "gauntlet":
+        return None
+    own = _batches(spec, trainers)
+    measured = int(spec.score_options.get("eval_batches", Gauntlet.eval_batches))
+    if measured >= own:
+        return None
+    remedy = f"set batches_per_round to {measured * trainers} or less"
+    if own <= MOST_BATCHES:
+        remedy += f", or score_options.eval_batches to {own}"
+    return (
+        f"validators look for work on {measured} of the {own} batches that each of {trainers} "
+        f"trainers has in a round. {_UNSEEN} To change it, {remedy}"
+    )
+
+
+def many_sequences(spec: JobSpec, trainers: int) -> str | None:
+    """What a sponsor should know and change where a trainer has many sequences in a round; None
+    where it has few, and where no validator scores."""
+    if spec.score != "gauntlet":
+        return None
+    own = _batches(spec, trainers) * spec.optimizer.batch_size
+    if own <= FEW_SEQUENCES:
+        return None
+    return (
+        f"each of {trainers} trainers has {own} sequences in a round. {_MANY} Hand out fewer "
+        "(batches_per_round, optimizer.batch_size)."
+    )
+
+
+def _batches(spec: JobSpec, trainers: int) -> int:
+    """Of each trainer in a round: all have equally many, and one at least."""
+    return max(1, spec.batches_per_round // trainers)
 
 
 def few_measured(spec: JobSpec) -> str | None:

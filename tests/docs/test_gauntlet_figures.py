@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from agents.jobs.combinations.pay import paying, showing, showing_little
-from agents.jobs.evaluated import few_evaluated
+from agents.jobs.evaluated import few_evaluated, many_sequences, unseen
+from agents.jobs.publish import publish_job
 from agents.mechanisms import codec as codecs
 from agents.mechanisms import verify
+from agents.storage.embedded import EmbeddedStore
 from agents.training.spec import JobSpec, demo_spec
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -85,3 +88,40 @@ def test_what_is_said_of_few_evaluated_is_what_the_table_has() -> None:
     eighth, half, all_of_them = (f"{row[0]} to {row[-1]}" for row in spreads)
     assert f"by {eighth} of its mean over 24 rounds where 8 were evaluated" in found
     assert f"by {half} where 32 were, and by {all_of_them} where all were" in found
+
+
+def of_batches(batches: int, measured: int) -> tuple[list[str], list[str]]:
+    """What the table has where a node has so many batches and so many are measured: pay for a
+    quarter of the work, and spreads."""
+    (row,) = [
+        line
+        for line in (DOCS / "gauntlet.md").read_text().splitlines()
+        if line.startswith(f"| {batches} | {measured} |")
+    ]
+    _, _, pay, spread = (cell.strip() for cell in row.strip("|").split("|"))
+    return sorted(pay.split(", ")), sorted(spread.split(", "))
+
+
+def test_what_is_said_of_batches_is_what_the_table_has() -> None:
+    job = spec(optimizer=GRADIENT)
+    refused, warned = unseen(job, 3), many_sequences(job, 3)
+    assert refused is not None and warned is not None
+    half, (all_of_16, uneven), (all_of_4, even) = (
+        of_batches(16, 8)[0],
+        of_batches(16, 16),
+        of_batches(4, 4),
+    )
+    assert f"up to {half[-1]} of an honest node's pay where half of 16" in refused
+    assert f"and {all_of_16[-1]} where all were" in refused
+    assert f"By 32 the pay of equal nodes spread by {uneven[0]} to {uneven[-1]} of" in warned
+    assert f"earned up to {all_of_16[-1]} of an honest node's pay" in warned
+    assert f"by 8 it was {even[0]} to {even[-1]}, and {all_of_4[-1]}" in warned
+
+
+def test_the_page_s_spec_is_taken_without_a_word(tmp_path: Path) -> None:
+    """Of four trainers; more have fewer batches each."""
+    fields = yaml.safe_load((DOCS / "gauntlet.md").read_text().split("```yaml")[1].split("```")[0])
+    text = "".join(f"crane {n} nests in sector {n * 7 % 90}\n" for n in range(2_000))
+    published = publish_job(EmbeddedStore(tmp_path), [text.encode()], fields)
+    assert not published.warnings
+    assert unseen(published.spec, 1) is None and many_sequences(published.spec, 4) is None

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 from agents.jobs.publish import Terms
@@ -25,7 +26,9 @@ SPEC: dict[str, Any] = {
 }
 
 
-def created(monkeypatch: pytest.MonkeyPatch, folder: Path, trainers: int) -> Any:
+def created(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, trainers: int, anyway: bool = False
+) -> Any:
     """What is published of such a job in a network of so many trainers, its attacks not played."""
     chain = type("Chain", (), {"call": staticmethod(lambda *_: trainers)})
     network = type("Network", (), {"chain": chain, "registry": None})
@@ -36,7 +39,7 @@ def created(monkeypatch: pytest.MonkeyPatch, folder: Path, trainers: int) -> Any
     text.write_text("".join(f"crane {n} nests in sector {n * 7 % 90}\n" for n in range(2_000)))
     given = dict.fromkeys(("data_key", "model", "model_config", "tokenizer", "separator"))
     given |= {"files": [text], "field": "text", "one_key": False, "shard_bytes": None}
-    given |= {"though_attacks_pay": False, "few_verifiers": False}
+    given |= {"though_attacks_pay": anyway, "few_verifiers": False}
     published, _ = job._published(contracts, Terms(), SPEC, str(folder / "store"), given)
     return published
 
@@ -55,3 +58,16 @@ def test_a_job_in_which_half_is_evaluated_is_told_nothing(
 ) -> None:
     created(monkeypatch, tmp_path, 16)
     assert "evaluate" not in capsys.readouterr().err
+
+
+def test_a_job_whose_trainers_have_more_batches_than_are_measured_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By default 6 of 32 of each of three; 16 trainers have 6 each."""
+    with pytest.raises(click.ClickException, match="on 6 of the 32 batches that each of 3") as told:
+        created(monkeypatch, tmp_path, 3)
+    assert "--though-attacks-pay" in told.value.message
+    created(monkeypatch, tmp_path, 3, anyway=True)
+    assert "Warning: each of 3 trainers has 64 sequences in a round." in capsys.readouterr().err
+    created(monkeypatch, tmp_path, 16)
+    assert "Warning: each of 16 trainers has 12 sequences" in capsys.readouterr().err

@@ -16,40 +16,39 @@ def showing(spec: JobSpec, verification: Verification, codec: Codec) -> list[str
     """Payloads that say too little about their round's data for validators to pay by it.
 
     Figures: `python -m tests.measure.studies.gauntlet_pay --job sparse --cases equal,quarters
-    --texts`.
+    --texts`, and `--job steps --seq-len 64 --texts --rounds 16 --cases "plain quarter"`.
     """
     inner = chosen(spec.optimizer.inner, spec.optimizer.inner_options)
-    mostly_zero = getattr(codec, "mostly_zero", False)
-    if not (verification.validators_score and mostly_zero and inner.makes_steps):
+    if not (verification.validators_score and inner.makes_steps):
         return []
+    if getattr(codec, "mostly_zero", False):
+        measured = (
+            "The pay of equal nodes spread by 53 to 71 % of its mean, and nodes that rode on a "
+            "quarter of the work earned up to 1.03 of their share"
+        )
+    else:
+        measured = (
+            'With codec "demo" the pay of equal nodes spread by 59 to 90 % of its mean, and a node '
+            "that did a quarter of the work earned up to 0.39 of an honest node's pay"
+        )
     return [
         f'codec "{spec.codec}" with the local steps of optimizer.inner "{spec.optimizer.inner}" '
         f'does not go with score "{spec.score}": a payload says little about its round\'s data, so '
-        "validators measure chance. The pay of equal nodes spread by 53 to 71 % of its mean, and "
-        "nodes that rode on a quarter of the work earned up to 1.03 of their share; use codec "
-        '"demo" with optimizer.inner "gradient", or verify "reexecution"'
+        f'validators measure chance. {measured}; use codec "demo" with optimizer.inner "gradient" '
+        '(docs/gauntlet.md has such a spec), or verify "reexecution"'
     ]
 
 
 def showing_little(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
-    """The neighbours of what `showing` refuses. Figures: `python -m
-    tests.measure.studies.gauntlet_pay --job "sparse gradient" --cases equal --texts`, and of local
-    steps, by `power` 1 and the rules before 2026-11-29, `--job steps --options '{"power": 1}'`.
+    """A neighbour of what `showing` refuses. Figures: `python -m
+    tests.measure.studies.gauntlet_pay --job "sparse gradient" --cases equal --texts`.
     """
-    if not verification.validators_score:
+    if not (verification.validators_score and getattr(codec, "mostly_zero", False)):
         return []
-    if getattr(codec, "mostly_zero", False):
-        return [
-            f'codec "{spec.codec}" under score "{spec.score}": the pay of equal nodes spread by 18 '
-            "to 36 % of its mean, with codec demo by 9 to 27 % (docs/scoring.md)"
-        ]
-    if chosen(spec.optimizer.inner, spec.optimizer.inner_options).makes_steps:
-        return [
-            f'the local steps of optimizer.inner "{spec.optimizer.inner}" under score '
-            f'"{spec.score}": by power 1 the pay of equal nodes spread by 26 to 43 % of its mean, '
-            "with inner gradient by 12 to 18 % (docs/scoring.md)"
-        ]
-    return []
+    return [
+        f'codec "{spec.codec}" under score "{spec.score}": the pay of equal nodes spread by 18 '
+        "to 36 % of its mean, with codec demo by 9 to 27 % (docs/scoring.md)"
+    ]
 
 
 def alike(spec: JobSpec) -> list[str]:

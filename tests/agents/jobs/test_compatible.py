@@ -123,6 +123,7 @@ def unlike_shapes(job: JobContext) -> list[str]:
         ({"score": "alignment", **GRADIENT}, "pass for copies of each other"),
         ({"score": "alignment", **GRADIENT, **LOCAL}, "1/32 of the work earned 0.93"),
         ({**FREE, **STEPS}, "a payload says little about its round's data"),
+        ({**FREE, **MANY, **STEPS}, "did a quarter of the work earned up to 0.39 of an honest"),
         ({**FREE, "codec": "demo", "score_options": {"pays": "rank"}}, "by 87 % with history 8"),
         ({**FREE, "codec": "demo", "score_options": {"history": 0}}, "earned 0.44 of an honest"),
         ({**FREE, **MUON}, 'with the local steps of optimizer.inner "muon"'),
@@ -200,7 +201,6 @@ def test_a_bad_combination_is_refused_with_the_reason(
         pipelined(segment=2, sharing={"full_every": 2}),
         FREE,
         {**FREE, "codec": "demo", "merge": "demo_sign"},
-        {**FREE, "codec": "demo", **STEPS},
         {**FREE, "codec": "demo", "score_options": {"pays": "work", "history": 1}},
         {"score": "alignment", "score_options": {"history": 0}},
         {"codec": "demo", "codec_options": {"memory_rounds": 64}, "merge": "mean", **GRADIENT},
@@ -365,8 +365,6 @@ def test_what_the_gauntlet_measures_badly_is_warned_of_with_the_figures(
 ) -> None:
     (sparse,) = unlike_shapes(context(tiny, **FREE))
     assert "18 to 36 % of its mean" in sparse
-    (steps,) = unlike_shapes(context(tiny, **{**FREE, **MANY, **STEPS}))
-    assert 'local steps of optimizer.inner "adamw"' in steps and "26 to 43 %" in steps
     assert unlike_shapes(context(tiny, **{**FREE, **MANY})) == []
     assert unlike_shapes(context(tiny)) == []
 

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from agents.jobs.evaluated import LEAST_TOKENS, few_evaluated, few_measured
+from agents.jobs.evaluated import (
+    LEAST_TOKENS,
+    few_evaluated,
+    few_measured,
+    many_sequences,
+    unseen,
+)
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.storage.cid import cid_of_bytes
 from agents.training.spec import JobSpec
@@ -84,3 +90,57 @@ def test_a_loss_is_measured_on_enough_tokens(
 def test_who_has_no_validators_is_not_told_of_tokens() -> None:
     sizes = {"batch_size": 1, "seq_len": 8}
     assert few_measured(JobSpec.from_dict({"data": DATA, "optimizer": sizes})) is None
+
+
+def assigned(batches: int, measured: int, size: int = 2) -> JobSpec:
+    """A job of so many batches a round, of which so many are measured of each trainer."""
+    scored = {"score": "gauntlet", "verify": "gauntlet", "score_options": {"eval_batches": measured}}
+    sizes = {"batch_size": size, "seq_len": 64}
+    return JobSpec.from_dict(
+        {**scored, "data": DATA, "batches_per_round": batches, "optimizer": sizes}
+    )
+
+
+@pytest.mark.parametrize(
+    ("batches", "trainers", "measured", "refused"),
+    [
+        (96, 3, 6, True),
+        (96, 3, 31, True),
+        (96, 3, 32, False),
+        (98, 3, 32, False),  # what is left over is not handed out
+        (99, 3, 32, True),
+        (96, 16, 6, False),
+        (3, 16, 1, False),  # one at least
+    ],
+)
+def test_all_batches_of_a_trainer_are_measured(
+    batches: int, trainers: int, measured: int, refused: bool
+) -> None:
+    said = unseen(assigned(batches, measured), trainers)
+    assert (said is not None) == refused
+    if said is not None:
+        assert f"{measured} of the {batches // trainers} batches" in said
+
+
+def test_what_is_measured_in_part_is_told_what_to_change() -> None:
+    said = unseen(assigned(96, 6), 3)
+    assert said is not None
+    assert "set batches_per_round to 18 or less, or score_options.eval_batches to 32" in said
+    assert unseen(assigned(18, 6), 3) is None and unseen(assigned(96, 32), 3) is None
+    many = unseen(assigned(300, 6), 3)
+    assert many is not None and many.endswith("set batches_per_round to 18 or less")
+
+
+@pytest.mark.parametrize(
+    ("batches", "size", "many"), [(12, 2, False), (15, 2, True), (6, 4, False), (3, 9, True)]
+)
+def test_a_trainer_has_few_sequences(batches: int, size: int, many: bool) -> None:
+    said = many_sequences(assigned(batches, 64, size), 3)
+    assert (said is not None) == many
+    if said is not None:
+        assert said.startswith(f"each of 3 trainers has {batches // 3 * size} sequences")
+
+
+def test_who_has_no_validators_is_not_told_of_batches() -> None:
+    redone = JobSpec.from_dict({"data": DATA, "batches_per_round": 960})
+    assert unseen(redone, 2) is None and many_sequences(redone, 2) is None

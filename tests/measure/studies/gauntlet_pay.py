@@ -75,8 +75,8 @@ JOBS: dict[str, dict[str, Any]] = {
         "codec_options": {"per_chunk": 64, "decay": 0.0},
         "optimizer": {**SPEC["optimizer"], "batch_size": 2, "seq_len": 16, "outer_lr": 2e-3},
     },
-    # Refused by `agents.jobs.combinations.pay`, the same with another inner optimizer, and what is
-    # taken: its codec without local steps, and local steps with the codec of the demo.
+    # Refused by `agents.jobs.combinations.pay`, as the last one with the codec of the demo is, the
+    # same with another inner optimizer, and what is taken: its codec without local steps.
     "sparse": LOCAL_STEPS,
     "sparse muon": {
         **LOCAL_STEPS,

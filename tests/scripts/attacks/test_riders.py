@@ -137,7 +137,7 @@ def test_a_gauntlet_spec_s_sequences_are_played_as_long_as_they_are_up_to_64_tok
 
 def test_what_a_gauntlet_job_pays_a_rider_follows_from_its_own_steps() -> None:
     numbers, ride = replace(NUMBERS, rounds=2), Ride(trains(0.5), 0.5)
-    steps = {**SIGNS["optimizer"], "inner": "adamw", "lr": 3e-3}
+    steps = {**SIGNS["optimizer"], "outer_lr": 4e-2}
     assert quality(numbers, SIGNS, ride) != quality(numbers, {**SIGNS, "optimizer": steps}, ride)
 
 
