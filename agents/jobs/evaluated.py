@@ -33,7 +33,7 @@ MOST_BATCHES = 64
 FEW_SEQUENCES = 8
 """Of a trainer in a round: so many have the demo's."""
 _UNSEEN = (
-    "What a trainer does on other batches nobody sees: a node that did a quarter of the work earned "
+    "What a trainer does on others nobody sees: a node that did a quarter of the work earned "
     "up to 1.06 of an honest node's pay where half of 16 batches were measured, and 0.45 where all "
     "were (docs/gauntlet.md)."
 )

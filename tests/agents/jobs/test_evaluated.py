@@ -94,7 +94,11 @@ def test_who_has_no_validators_is_not_told_of_tokens() -> None:
 
 def assigned(batches: int, measured: int, size: int = 2) -> JobSpec:
     """A job of so many batches a round, of which so many are measured of each trainer."""
-    scored = {"score": "gauntlet", "verify": "gauntlet", "score_options": {"eval_batches": measured}}
+    scored = {
+        "score": "gauntlet",
+        "verify": "gauntlet",
+        "score_options": {"eval_batches": measured},
+    }
     sizes = {"batch_size": size, "seq_len": 64}
     return JobSpec.from_dict(
         {**scored, "data": DATA, "batches_per_round": batches, "optimizer": sizes}
