@@ -271,6 +271,8 @@ def _published(
     if queued := expected(offers(network), terms, trainers):
         click.echo(f"Note: {queued}", err=True)
 
+    seated = min(max(trainers, 2), terms.max_nodes)
+    _refuse_unseen(fields, seated, given["though_attacks_pay"])
     _attacked(network, terms, fields, given["though_attacks_pay"])
 
     key, key_file = None, given["data_key"]
@@ -287,7 +289,6 @@ def _published(
     fields, read = _begun(given["model"], fields, read)
     if given["separator"] is not None:
         read["separator"] = given["separator"]
-    seated = min(max(trainers, 2), terms.max_nodes)
     try:
         published = publish_job(
             open_store(store),
@@ -313,7 +314,7 @@ def _published(
     job = JobContext(published.spec, open_store(store), lambda: key)
     if too_long := unjudgeable(job, terms):
         raise click.ClickException(f"The job is refused: {too_long}.")
-    _refuse_riders(job, seated, given["though_attacks_pay"])
+    _refuse_riders(job, given["though_attacks_pay"])
     shown = _shown(job, seated)
     for sentence in (*_checking(network, terms, published), *shown):
         click.echo(f"Note: {sentence}.", err=True)
@@ -421,14 +422,32 @@ def _few_evaluated(spec: Any, trainers: int) -> list[str]:
     return [sentence for sentence in said if sentence is not None]
 
 
-def _refuse_riders(job: Any, trainers: int, anyway: bool) -> None:
-    """ClickException where noise hides riders whose work is done again, or where validators look at
-    a part of a trainer's work only, unless `anyway`."""
-    from agents.jobs.evaluated import unseen
+def _refuse_riders(job: Any, anyway: bool) -> None:
+    """ClickException where noise hides riders whose work is done again, unless `anyway`."""
     from agents.jobs.hidden_riders import riders_hidden
     from agents.runtime.config import TrainerSettings
 
-    why = riders_hidden(job, TrainerSettings()) or unseen(job.spec, trainers)
+    _refuse(riders_hidden(job, TrainerSettings()), anyway)
+
+
+def _refuse_unseen(fields: dict[str, Any], trainers: int, anyway: bool) -> None:
+    """ClickException where validators look at a part of a trainer's work only, unless `anyway`.
+
+    What else is wrong with a spec is said once its data and its model are read.
+    """
+    from agents.jobs.evaluated import unseen
+    from agents.storage.cid import cid_of_bytes
+    from agents.training.spec import JobSpec, SpecError
+
+    try:
+        spec = JobSpec.from_dict({"data": cid_of_bytes(b""), **fields})
+    except SpecError:
+        return
+    _refuse(unseen(spec, trainers), anyway)
+
+
+def _refuse(why: str | None, anyway: bool) -> None:
+    """ClickException with the reason, if there is one, unless `anyway`."""
     if why is not None and not anyway:
         raise click.ClickException(
             f"The job is refused: {why}. --though-attacks-pay creates it nevertheless."

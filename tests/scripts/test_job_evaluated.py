@@ -63,10 +63,11 @@ def test_a_job_in_which_half_is_evaluated_is_told_nothing(
 def test_a_job_whose_trainers_have_more_batches_than_are_measured_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By default 6 of 32 of each of three; 16 trainers have 6 each."""
+    """By default 6 of 32 of each of three; 16 trainers have 6 each. Nothing is published."""
     with pytest.raises(click.ClickException, match="on 6 of the 32 batches that each of 3") as told:
         created(monkeypatch, tmp_path, 3)
     assert "--though-attacks-pay" in told.value.message
+    assert not (tmp_path / "store").exists()
     created(monkeypatch, tmp_path, 3, anyway=True)
     assert "Warning: each of 3 trainers has 64 sequences in a round." in capsys.readouterr().err
     created(monkeypatch, tmp_path, 16)
