@@ -62,6 +62,9 @@ def _chain_at(rpc_url: str) -> int:
 @click.argument("role", type=click.Choice((*ROLES, *FORMER_NAMES)))
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True)
 @click.option("--keystore", required=True, help="Keystore file, or alias in `ape accounts`.")
+@click.option(
+    "--passphrase-env", help="Variable with the keystore's passphrase (default: the agent asks)."
+)
 @click.option("--rpc-url", default="http://127.0.0.1:8545", show_default=True)
 @deployment_option
 @click.option(
@@ -93,6 +96,7 @@ def config(
         "chain_id": chain_id,
         "deployment": str(path.resolve()),
         "keystore": values["keystore"],
+        **({"passphrase_env": named} if (named := values["passphrase_env"]) else {}),
         "store": store_of(values["store"], chain_id),
         "data_dir": str((data_dir or out.with_suffix(".data")).resolve()),
         "job_id": 0,

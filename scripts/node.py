@@ -144,7 +144,10 @@ def register(
     node_id = receipt.decode_logs([registry.NodeRegistered])[0].node_id
     click.echo(f"Node {node_id} is registered with {zoo(amount)}.")
     if _roles(roles) & ~ROLES["trainer"]:
-        click.echo("Verifiers and aggregators work once the committee has approved the role.")
+        click.echo(
+            "Verifiers and aggregators work once the committee has approved the role "
+            "(docs/operators.md#roles)."
+        )
     click.echo(
         f"Next, where the operator's key is: `ape run agent config {roles[0]} --keystore <its "
         f"alias> --out {roles[0]}.yaml` writes the agent's settings."
