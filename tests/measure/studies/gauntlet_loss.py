@@ -7,8 +7,7 @@ demo's twelve rounds. Seeds order the text (`data_seed`). Printed are the losses
 validation batches, in nats a byte, and the last model's hash, which two commits share only if they
 trained bit by bit alike.
 
-    python -m tests.measure.studies.gauntlet_loss                   # about a minute of CPU
-    python -m tests.measure.studies.gauntlet_loss --inner adamw     # local steps of AdamW in place
+    python -m tests.measure.studies.gauntlet_loss     # about a minute of CPU
 
 Only what old commits have too is called, so that the same file runs there and both can be compared:
 copy it into a checkout of the older one. Figures are on docs/gauntlet.md.
@@ -42,7 +41,6 @@ DEVICE = "cpu"
 NODES = (1, 2, 3, 4, 5)
 _BATCHES = 4  # of a node in a round
 _CORPUS = 2 << 20  # bytes
-_STEPS: dict[str, Any] = {"batch_size": 8, "seq_len": 32, "lr": 5e-3, "outer_lr": 4e-3}
 
 
 def played(store: EmbeddedStore, spec: dict[str, Any]) -> tuple[list[float], bytes]:
@@ -76,13 +74,10 @@ def played(store: EmbeddedStore, spec: dict[str, Any]) -> tuple[list[float], byt
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--inner", choices=("gradient", "adamw"), default="gradient")
     given = parser.parse_args()
     pin_torch()
     spec = GAUNTLET.spec(len(NODES))
     spec |= {"batches_per_round": _BATCHES * len(NODES), "rounds": GAUNTLET.rounds}
-    if given.inner == "adamw":
-        spec["optimizer"] = _STEPS
     ends = []
     for seed in range(given.seeds):
         with tempfile.TemporaryDirectory() as folder:
