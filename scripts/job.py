@@ -440,10 +440,10 @@ def _refuse_unseen(fields: dict[str, Any], trainers: int, anyway: bool) -> None:
     from agents.training.spec import JobSpec, SpecError
 
     try:
-        spec = JobSpec.from_dict({"data": cid_of_bytes(b""), **fields})
-    except SpecError:
+        why = unseen(JobSpec.from_dict({"data": cid_of_bytes(b""), **fields}), trainers)
+    except (SpecError, TypeError, ValueError):
         return
-    _refuse(unseen(spec, trainers), anyway)
+    _refuse(why, anyway)
 
 
 def _refuse(why: str | None, anyway: bool) -> None:

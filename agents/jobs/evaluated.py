@@ -22,6 +22,7 @@ work after half of the rounds" of `ape run economics attacks --full`, with 4 and
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.training.spec import JobSpec
@@ -67,11 +68,14 @@ def few_evaluated(spec: JobSpec, trainers: int) -> str | None:
 
 def unseen(spec: JobSpec, trainers: int) -> str | None:
     """Why a job of so many trainers is not created: validators measure a part of a trainer's
-    batches only. None where they measure all of them, and where no validator scores."""
+    batches only. None where they measure all of them, and where no validator scores.
+
+    ValueError or TypeError for options of the score that are none.
+    """
     if spec.score != "gauntlet":
         return None
-    own = _batches(spec, trainers)
-    measured = int(spec.score_options.get("eval_batches", Gauntlet.eval_batches))
+    own, options = _batches(spec, trainers), dict[str, Any](spec.score_options)
+    measured = Gauntlet(**options).eval_batches
     if measured >= own:
         return None
     remedy = f"set batches_per_round to {measured * trainers} or less"

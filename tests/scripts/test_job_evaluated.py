@@ -27,20 +27,26 @@ SPEC: dict[str, Any] = {
 
 
 def created(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, trainers: int, anyway: bool = False
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    trainers: int,
+    anyway: bool = False,
+    **options: Any,
 ) -> Any:
-    """What is published of such a job in a network of so many trainers, its attacks not played."""
+    """What is published of such a job in a network of so many trainers. Its attacks are not played:
+    where they would be, a line says so."""
     chain = type("Chain", (), {"call": staticmethod(lambda *_: trainers)})
     network = type("Network", (), {"chain": chain, "registry": None})
     contracts: Any = type("Contracts", (), {"network": staticmethod(lambda: network)})
     monkeypatch.setattr(job_queue, "offers", lambda _: [])
-    monkeypatch.setattr(job, "_attacked", lambda *_: None)
+    monkeypatch.setattr(job, "_attacked", lambda *_: click.echo("attacks", err=True))
     text = folder / "text.txt"
     text.write_text("".join(f"crane {n} nests in sector {n * 7 % 90}\n" for n in range(2_000)))
     given = dict.fromkeys(("data_key", "model", "model_config", "tokenizer", "separator"))
     given |= {"files": [text], "field": "text", "one_key": False, "shard_bytes": None}
     given |= {"though_attacks_pay": anyway, "few_verifiers": False}
-    published, _ = job._published(contracts, Terms(), SPEC, str(folder / "store"), given)
+    spec = {**SPEC, "score_options": options}
+    published, _ = job._published(contracts, Terms(), spec, str(folder / "store"), given)
     return published
 
 
@@ -63,12 +69,23 @@ def test_a_job_in_which_half_is_evaluated_is_told_nothing(
 def test_a_job_whose_trainers_have_more_batches_than_are_measured_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By default 6 of 32 of each of three; 16 trainers have 6 each. Nothing is published."""
+    """By default 6 of 32 of each of three; 16 trainers have 6 each. Nothing is played, and nothing
+    is published."""
     with pytest.raises(click.ClickException, match="on 6 of the 32 batches that each of 3") as told:
         created(monkeypatch, tmp_path, 3)
     assert "--though-attacks-pay" in told.value.message
-    assert not (tmp_path / "store").exists()
+    assert not (tmp_path / "store").exists() and "attacks" not in capsys.readouterr().err
     created(monkeypatch, tmp_path, 3, anyway=True)
-    assert "Warning: each of 3 trainers has 64 sequences in a round." in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith("attacks")
+    assert "Warning: each of 3 trainers has 64 sequences in a round." in said
     created(monkeypatch, tmp_path, 16)
     assert "Warning: each of 16 trainers has 12 sequences" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [{"eval_batches": "many"}, {"eval_batches": 0}, {"crane": 1}])
+def test_options_that_are_none_are_refused_with_their_own_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(click.ClickException, match="score_options: gauntlet refuses"):
+        created(monkeypatch, tmp_path, 3, **wrong)
