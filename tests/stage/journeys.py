@@ -146,6 +146,7 @@ class Visit:
     def submit(self, action: str, **fields: str) -> None:
         """Fill a form and send it; its plan or refusal is shown behind it."""
         form = self.page.locator(f'form[data-action="{action}"]').first
+        form.wait_for(state="attached")  # the index may yet have to read of what the form is about
         for details in self.page.locator(f'details:has(form[data-action="{action}"])').all():
             if details.get_attribute("open") is None:
                 details.locator("summary").first.click()

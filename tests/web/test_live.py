@@ -53,6 +53,7 @@ def test_a_round_goes_by__its_phases_are_shown_without_a_reload(stage: Stage, vi
     people = stage.people
     ann, bob = people.nodes["ann"], people.nodes["bob"]
     job = stage.job()
+    stage.indexed()
     reader = visit()
     reader.page.goto(f"/jobs/{job}")
     reader.page.evaluate("window.kept = true")
@@ -72,6 +73,26 @@ def test_a_round_goes_by__its_phases_are_shown_without_a_reload(stage: Stage, vi
     people.finish({ann: 1, bob: 1})
     expect(main).to_contain_text("final")
     assert reader.page.evaluate("window.kept")
+
+
+def test_a_node_that_the_index_has_not_read__is_shown_once_it_has(
+    stage: Stage, visit: Begin
+) -> None:
+    """Whoever registers a node and opens its page at once may be earlier than the index."""
+    people = stage.people
+    reader = visit()
+    next_id = int(people.chain.call(people.registry, "node_count")) + 1
+    reader.page.goto(f"/nodes/{next_id}")
+    expect(reader.page.locator("main")).to_contain_text(f"There is no node {next_id}.")
+    asked: list[str] = []
+    reader.page.on("request", lambda request: asked.append(request.url))
+    before = _block(reader)
+    people.chain.mine()
+    expect(reader.page.locator("#chainline")).not_to_have_text(before)
+    reader.page.wait_for_timeout(2_000)
+    assert asked.count(reader.page.url) <= 2, "for the newest block and the next, not all the time"
+    people.enlist("late")
+    expect(reader.page.locator(f"#node-actions-{next_id}")).to_be_attached()
 
 
 def test_what_somebody_types__is_left_alone_while_the_page_is_alive(

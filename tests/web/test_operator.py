@@ -64,6 +64,7 @@ def test_operator__register_stake_work_claim_exit_withdraw__each_unit_is_where_i
     mine = Node("mine", node_id, 150 * ZOO, owner, operator, owner)
     people.benchmark(mine)
     job = stage.job()
+    stage.indexed()
     reader.page.goto(f"/jobs/{job}")
     before = reader.page.locator("#chainline").inner_text()
     reader.page.evaluate("window.kept = true")

@@ -53,7 +53,12 @@ async function swap(): Promise<void> {
   try {
     // "no-cache": the answer of the block that was heard of, not the one before it.
     const answer = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-cache" });
-    if (!answer.ok) throw new TypeError(`status ${answer.status}`);
+    const awaited = document.querySelector("[data-awaited]") !== null;
+    if (awaited && answer.ok) {
+      location.reload(); // what could not be shown can be: a node whose block has been read since
+      return;
+    }
+    if (!awaited && !answer.ok) throw new TypeError(`status ${answer.status}`);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of parts) replace(part, page.getElementById(part.id));
     document.dispatchEvent(new CustomEvent("menagerie:swapped"));
