@@ -256,6 +256,7 @@ def _published(
 
     What a sponsor should know is said on the error stream.
     """
+    from agents.jobs.evaluated import unseen_in
     from agents.jobs.job import JobContext
     from agents.jobs.judgeable import unjudgeable
     from agents.jobs.publish import USUAL_NODES, publish_job
@@ -272,7 +273,7 @@ def _published(
         click.echo(f"Note: {queued}", err=True)
 
     seated = min(max(trainers, 2), terms.max_nodes)
-    _refuse_unseen(fields, seated, given["though_attacks_pay"])
+    _refuse(unseen_in(fields, seated), given["though_attacks_pay"])
     _attacked(network, terms, fields, given["though_attacks_pay"])
 
     key, key_file = None, given["data_key"]
@@ -428,22 +429,6 @@ def _refuse_riders(job: Any, anyway: bool) -> None:
     from agents.runtime.config import TrainerSettings
 
     _refuse(riders_hidden(job, TrainerSettings()), anyway)
-
-
-def _refuse_unseen(fields: dict[str, Any], trainers: int, anyway: bool) -> None:
-    """ClickException where validators look at a part of a trainer's work only, unless `anyway`.
-
-    What else is wrong with a spec is said once its data and its model are read.
-    """
-    from agents.jobs.evaluated import unseen
-    from agents.storage.cid import cid_of_bytes
-    from agents.training.spec import JobSpec, SpecError
-
-    try:
-        why = unseen(JobSpec.from_dict({"data": cid_of_bytes(b""), **fields}), trainers)
-    except (SpecError, TypeError, ValueError):
-        return
-    _refuse(why, anyway)
 
 
 def _refuse(why: str | None, anyway: bool) -> None:

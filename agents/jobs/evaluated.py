@@ -22,10 +22,12 @@ work after half of the rounds" of `ape run economics attacks --full`, with 4 and
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from agents.mechanisms.score.gauntlet import Gauntlet
-from agents.training.spec import JobSpec
+from agents.storage.cid import cid_of_bytes
+from agents.training.spec import JobSpec, SpecError
 
 LEAST_TOKENS = 256
 """Of a loss that is measured."""
@@ -85,6 +87,17 @@ def unseen(spec: JobSpec, trainers: int) -> str | None:
         f"validators look for work on {measured} of the {own} batches that each of {trainers} "
         f"trainers has in a round. {_UNSEEN} To change it, {remedy}"
     )
+
+
+def unseen_in(fields: Mapping[str, Any], trainers: int) -> str | None:
+    """`unseen` of the fields of a spec that has no data yet.
+
+    None where they are no spec: what is wrong with it is said once it is read in full.
+    """
+    try:
+        return unseen(JobSpec.from_dict({"data": cid_of_bytes(b""), **fields}), trainers)
+    except (SpecError, TypeError, ValueError):
+        return None
 
 
 def many_sequences(spec: JobSpec, trainers: int) -> str | None:
