@@ -122,6 +122,7 @@ class Coordinator:
         self._speed = OwnSpeed()
         self._said: set[str] = set()
         self._error: Exception | None = None
+        self._member: bool | None = None  # as the contract had it in the last step
 
     def judge(self, job_id: int) -> Judge:
         """The recomputation of a job, made for its first case. Loads torch, which a member without
@@ -152,6 +153,8 @@ class Coordinator:
 
     def step(self, head: Head) -> str | None:
         """The single next action."""
+        if not self._is_member():
+            return None
         self._error = None
         self._cases.begin()
         for rulings in self._rulings(head):
@@ -161,6 +164,23 @@ class Coordinator:
         if self._error is not None:
             raise self._error
         return None
+
+    def _is_member(self) -> bool:
+        """Whether the committee has this key. Says so where it does not, or does no longer."""
+        address = self.context.wallet.address
+        found = self.context.chain.call(self.network.coordinator, "is_member", address)
+        member = read(bool, found)
+        if member != self._member:
+            if member:
+                self.context.log.info("member", address=address)
+            else:
+                self.context.log.warning(
+                    "not_a_member",
+                    why=f"the committee does not have {address}, which decides nothing until its "
+                    f"members add it: `ape run committee propose members --add {address}`",
+                )
+        self._member = member
+        return member
 
     # -- what to decide ------------------------------------------------------------------------
 

@@ -44,9 +44,16 @@ class Member(Coordinator):
         self.did, self.ruled = list[str](), list[str]()
         self.access = SimpleNamespace(step=lambda job_id: None)  # type: ignore[assignment]
         settings = SimpleNamespace(coordinator=CoordinatorSettings())
-        log = open_log("member", "error", True, None)
-        self.context = SimpleNamespace(settings=settings, log=log)  # type: ignore[assignment]
+        self.seated, self._member = True, None
+        self.context = SimpleNamespace(  # type: ignore[assignment]
+            settings=settings,
+            log=open_log("member", "info", True, None),
+            wallet=SimpleNamespace(address="0xA"),
+            chain=SimpleNamespace(call=lambda contract, name, address: self.seated),
+            sender=SimpleNamespace(send_all=lambda orders: []),
+        )
         self.network = SimpleNamespace(  # type: ignore[assignment]
+            coordinator=None,
             deployment=SimpleNamespace(block=0),
             disputed=lambda: [(job, 1) for job in takes],
             appealed=self.appeals,
@@ -205,3 +212,24 @@ def test_a_long_appeal_ends_the_step_and_is_judged_once() -> None:
     assert member.look() == ["appeal 1"]
     assert member.look()[:1] == ["appeal 2"]
     assert not any(one.startswith("appeal") for one in member.look())
+
+
+def test_who_is_no_member_judges_nothing_and_is_told_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Else it would work a case out, and propose what the contract refuses, again and again."""
+    member = Member({})
+    member.seated = False
+    assert member.step(HEAD) is member.step(HEAD) is None
+    assert not member.did
+    said = capsys.readouterr().err
+    assert said.count("not_a_member") == 1
+    assert "ape run committee propose members --add 0xA" in said
+    member.seated = True
+    member.step(HEAD)
+    member.step(HEAD)
+    assert member.did == 2 * ["benchmarks", "scores", "attestations"]
+    assert capsys.readouterr().err.count("info    member") == 1
+    member.seated = False
+    member.step(HEAD)
+    assert "not_a_member" in capsys.readouterr().err, "it was removed"
