@@ -637,7 +637,9 @@ def show(choice: str, job_id: int, deployment: Path | None) -> None:
     table = Table(show_header=False, title=f"Job {job_id}")
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("status", JobStatus(job.status).name.lower())
+    ending = job.status == JobStatus.ACTIVE and job.cancel_requested
+    until = ", to be cancelled once its running round is over" if ending else ""
+    table.add_row("status", JobStatus(job.status).name.lower() + until)
     table.add_row("sponsor", job.sponsor)
     table.add_row("rounds", f"{job.rounds_done} of {terms.rounds} done")
     if job.rounds_opened:
