@@ -13,6 +13,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from agents.runtime.bounded_http import ask
@@ -23,6 +24,7 @@ from agents.storage.nesting import parse_json
 _PATH = re.compile(r"/signatures/(?:0x)?([0-9a-fA-F]{64})")
 _MAX_REPLY = 16_384  # bytes: some fifty signatures; a member has one
 _MAX_SIGNATURES = 32
+_AT_ONCE = 16  # boards that are asked: as many as a committee has members
 _HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
 _SOCKET_TIMEOUT_S = 5.0
 
@@ -126,11 +128,16 @@ def collect(
 
     `recover` gives the checksummed signer of a signature over this operation; signatures that do
     not recover to one of `members` are dropped. `own` adds signatures already at hand.
+
+    Boards are asked together: what is gone, or slow on purpose, keeps the caller once and not once
+    for each board.
     """
     allowed = set(members)
     found = {signer: s for signer, s in (own or {}).items() if signer in allowed}
-    for url in urls:
-        for signature in fetch(url, op_id, timeout_s):
+    with ThreadPoolExecutor(_AT_ONCE, "boards") as pool:
+        shown = list(pool.map(lambda url: fetch(url, op_id, timeout_s), urls))
+    for signatures in shown:
+        for signature in signatures:
             signer = recover(signature)
             if signer is not None and signer in allowed:
                 found[signer] = signature

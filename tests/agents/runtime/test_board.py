@@ -85,6 +85,24 @@ def test_signatures_are_collected_in_address_order(boards, wallets):
     assert fetch(boards[0].url, OP) == []
 
 
+def test_boards_are_asked_together(serve, wallets):
+    """Each answers once all have been asked: a slow one holds up none of the others."""
+    together = threading.Barrier(4, timeout=20)
+
+    def answers(wallet):
+        shown = [{"signer": wallet.address, "signature": "0x" + sign(wallet).hex()}]
+
+        def reply(write):
+            together.wait()
+            write(json.dumps({"signatures": shown}).encode())
+
+        return reply
+
+    urls = [serve(answers(wallet)) for wallet in wallets[:4]]
+    members = [wallet.address for wallet in wallets]
+    assert len(collect(urls, OP, recover, members, timeout_s=30.0)) == 4
+
+
 def test_strangers_and_other_operations_do_not_count(boards, wallets):
     boards[0].publish(OP, sign(wallets[4]))
     assert collect([boards[0].url], OP, recover, [wallets[0].address]) == []
