@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.protocol.network import Network
+from agents.protocol.numbers import JobStatus
 from agents.rounds.models import Models
 from agents.runtime.contracts import Contract
 from agents.storage.content_store import ContentStore
@@ -34,8 +35,18 @@ class KeyServer:
         self.holder = Keyholder(network, job_id, master, account, send, say)
         self._discloser = Discloser(network, store, job_id, master, account, send, say)
         self._own_keys = Models(network, store).job(job_id).own_keys
+        self._network, self._job_id, self._say = network, job_id, say
+        self._ended = False
 
     def step(self) -> bool:
-        """Give what is due; returns whether anybody was given anything."""
+        """Give what is due; returns whether anybody was given anything. Says once that the job is
+        over."""
         served = [] if self._own_keys else self.holder.step()
-        return bool(served) | bool(self._discloser.step())
+        given = bool(served) | bool(self._discloser.step())
+        if not self._ended and self._network.job(self._job_id).status != JobStatus.ACTIVE:
+            self._ended = True
+            self._say(
+                f"Job {self._job_id} has ended: trainers need no more keys. The committee may, "
+                "until its last model is attested and no report of it is open."
+            )
+        return given

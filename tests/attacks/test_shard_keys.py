@@ -137,6 +137,18 @@ def test_a_node_can_read_its_own_batches_and_no_others(stage: Stage, ann: Node, 
                     data.batch(index)
 
 
+def test_the_sponsor_is_told_once_that_its_job_is_over(stage: Stage) -> None:
+    people = stage.people
+    server = stage.server(stage.start("ann")[1])
+    server.step()
+    assert not any("has ended" in line for line in stage.said)
+    people.chain.send(people.sponsor, people.jobs, "cancel_job", people.job)
+    server.step()
+    server.step()
+    (told,) = (line for line in stage.said if "has ended" in line)
+    assert told.startswith(f"Job {people.job} has ended")
+
+
 def test_who_asks_for_the_key_is_never_given_the_secret(
     stage: Stage, people: People, eve: Node
 ) -> None:
