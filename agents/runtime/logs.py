@@ -127,7 +127,9 @@ class _Forward(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "error" if record.levelno >= logging.ERROR else "warning"
-        getattr(self._log, level)("library", source=record.name, message=record.getMessage())
+        # A terminal that is gone must not fail what a library does for us.
+        with suppress(OSError, ValueError):
+            getattr(self._log, level)("library", source=record.name, message=record.getMessage())
 
 
 def open_log(

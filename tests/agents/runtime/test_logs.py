@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import sys
 
 import pytest
 import requests
@@ -92,3 +93,15 @@ def test_metrics_are_served_and_a_taken_port_is_named(port):
     assert 'role="verifier"' in text and "rounds: closed" in text and "x" * 300 not in text
     with pytest.raises(ConfigError, match=f"served on 127.0.0.1:{port}.*metrics_port"):
         Metrics("other").serve(port)
+
+
+def test_a_library_that_warns_goes_on_where_the_log_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a stranger's model config was "cannot be built", for a warning about it."""
+    gone = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", gone)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    open_log("member", "info", True, None)
+    gone.close()
+    logging.getLogger("library").warning("odd")
