@@ -55,7 +55,6 @@ from agents.verify.reexecution import (
     compare_encoded,
 )
 from agents.verify.spot_checks import Finding, malformed, reexecute, suspects_by_findings
-from tests.attacks.test_pipeline import COST, PAY, SLASH, STAGES, won
 from tests.stage.memory.honest_round import DEVICE, TinyJob, scaled
 from tests.stage.memory.mined_round import (
     MINERS,
@@ -64,6 +63,7 @@ from tests.stage.memory.mined_round import (
     make_mined_job,
     work_through,
 )
+from tests.stage.memory.miners_pot import COST, PAY, SLASH, STAGES, won
 from tests.stage.memory.other_machine import SLOW, answer, asked, on_another_machine
 from tests.stage.memory.spoilt_messages import at_random
 

@@ -26,9 +26,9 @@ from agents.rounds.inputs import RoundInputs
 from agents.storage.embedded import EmbeddedStore
 from agents.verify import handed_on
 from agents.verify.spot_checks import malformed, reexecute
-from tests.attacks.test_pipeline import PAY, SLASH, won
 from tests.stage.memory.honest_round import DEVICE
 from tests.stage.memory.mined_round import MinedRound
+from tests.stage.memory.miners_pot import PAY, SLASH, won
 from tests.stage.memory.spoilt_messages import (
     OTHER_CLASS,
     Spoil,

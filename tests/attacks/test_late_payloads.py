@@ -30,7 +30,7 @@ from agents.storage.cid import cid_from_digest
 from agents.storage.embedded import EmbeddedStore
 from agents.verify.judging import result_errors
 from agents.verify.spot_checks import suspects_by_sign
-from tests.attacks.test_pipeline import framing
+from tests.attacks.pipeline.test_lying_losses import framing
 from tests.stage.memory.honest_round import (
     DEVICE,
     NODES,
