@@ -103,5 +103,7 @@ def test_a_library_that_warns_goes_on_where_the_log_is_closed(
     monkeypatch.setattr(sys, "stderr", gone)
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     open_log("member", "info", True, None)
-    gone.close()
     logging.getLogger("library").warning("odd")
+    assert "odd" in gone.getvalue(), "the warning comes here"
+    gone.close()
+    logging.getLogger("library").warning("odd again")
