@@ -256,7 +256,6 @@ def _published(
 
     What a sponsor should know is said on the error stream.
     """
-    from agents.jobs.evaluated import unseen_in
     from agents.jobs.job import JobContext
     from agents.jobs.judgeable import unjudgeable
     from agents.jobs.publish import USUAL_NODES, publish_job
@@ -273,7 +272,6 @@ def _published(
         click.echo(f"Note: {queued}", err=True)
 
     seated = min(max(trainers, 2), terms.max_nodes)
-    _refuse(unseen_in(fields, seated), given["though_attacks_pay"])
     _attacked(network, terms, fields, given["though_attacks_pay"])
 
     key, key_file = None, given["data_key"]
@@ -416,11 +414,11 @@ def _too_few(stages: int, trainers: int) -> list[str]:
 
 
 def _few_evaluated(spec: Any, trainers: int) -> list[str]:
-    """That validators look at few of a job's trainers, or at little text, and what to change."""
-    from agents.jobs.evaluated import few_evaluated, few_measured, many_sequences
+    """That validators look at few of a job's trainers, batches or text, and what to change."""
+    from agents.jobs.evaluated import few_evaluated, few_measured, held_back, many_sequences
 
-    said = few_evaluated(spec, trainers), many_sequences(spec, trainers), few_measured(spec)
-    return [sentence for sentence in said if sentence is not None]
+    found = [tell(spec, trainers) for tell in (few_evaluated, held_back, many_sequences)]
+    return [sentence for sentence in (*found, few_measured(spec)) if sentence is not None]
 
 
 def _refuse_riders(job: Any, anyway: bool) -> None:

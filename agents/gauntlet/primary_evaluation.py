@@ -12,7 +12,8 @@ LossScore is `agents.gauntlet.loss_score`'s. The rules this file adds:
   applied. Whatever else the merge gives is brought to the median norm of the round's payloads: a
   longer or shorter payload scores the same.
 - All nodes are measured on the same random sequences, which no node of the round was assigned:
-  nobody can have trained on them for being told to. The assigned batches are a few of the node's.
+  nobody can have trained on them for being told to. The assigned batches are all of the node's
+  (`agents.training.assignment.equal_share`): what is left out of a part of them is not seen.
 - All draws start from the round's audit seed, which is known after every payload is fixed; so all
   validators measure alike (`agents.gauntlet.draw`).
 - Batches differ in difficulty by more than an update differs on data it has seen. So the other
@@ -52,7 +53,6 @@ from agents.jobs.job import JobContext
 from agents.jobs.outer_step import weights_of
 from agents.mechanisms.merge import MergeRefused
 from agents.mechanisms.score.gauntlet import Gauntlet
-from agents.protocol.draw import draw
 from agents.rounds.plan import Plan
 from agents.training.assignment import Manifest, Ranges, unassigned
 from agents.training.data import DataSource
@@ -192,12 +192,12 @@ class Yardstick:
         return Cells(*batches, self.options, parts, first, self._at_once)
 
     def assigned(self, node: int) -> list[Tensor]:
-        """At most `eval_batches` of the batches that the node was assigned, drawn by the seed."""
+        """The batches that the node was assigned."""
         assignment = self.plan.manifest.of(node)
-        return [] if assignment is None else self._drawn("assigned", node, assignment.ranges)
+        return [] if assignment is None else self._batches(assignment.ranges)
 
     def extra(self, node: int) -> list[Tensor]:
-        """As many of the batches that the node may train on beside those, drawn likewise.
+        """The batches that count if the node trains on them beside those.
 
         They are the first of the node's own stretch of unassigned batches, `extra` times as many as
         it was assigned.
@@ -208,12 +208,11 @@ class Yardstick:
             return []
         stretch = sum(other.batches for other in manifest.assignments)
         count = min(self.options.extra * assignment.batches, stretch)
-        return self._drawn("extra", node, unassigned(manifest, node, count))
+        return self._batches(unassigned(manifest, node, count))
 
-    def _drawn(self, purpose: str, node: int, ranges: Ranges) -> list[Tensor]:
-        batches = [index for first, last in ranges for index in range(first, last)]
-        key = derive_key(purpose, self.seed, node)
-        return [self.job.data.batch(i) for i in draw(key, batches, self.options.eval_batches)]
+    def _batches(self, ranges: Ranges) -> list[Tensor]:
+        data = self.job.data
+        return [data.batch(index) for first, last in ranges for index in range(first, last)]
 
     @cached_property
     def random(self) -> list[Tensor]:

@@ -4,9 +4,10 @@
 Rule: of the trainers that can work in it, half at least are evaluated in a round. With fewer, pay
 for equal work is uneven, and a sponsor is warned.
 
-Work is looked for on every batch that a trainer is assigned, or a job is not created: on a part of
-them little work passes for all of it. Of more than `FEW_SEQUENCES` sequences a trainer a sponsor is
-warned.
+Work is looked for on every batch that a trainer is assigned: on a part of them little work passes
+for all of it. So no more are handed out than are measured (`agents.training.assignment`), and a
+sponsor who names more is told how many a round has. Of more than `FEW_SEQUENCES` sequences a
+trainer a sponsor is warned.
 
 A loss is measured on `LEAST_TOKENS` at least. By fewer, chance says what a node has shown in a
 round, and a sponsor is warned.
@@ -22,12 +23,10 @@ work after half of the rounds" of `ape run economics attacks --full`, with 4 and
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from agents.mechanisms.score.gauntlet import Gauntlet
-from agents.storage.cid import cid_of_bytes
-from agents.training.spec import JobSpec, SpecError
+from agents.training.assignment import equal_share
+from agents.training.spec import JobSpec
 
 LEAST_TOKENS = 256
 """Of a loss that is measured."""
@@ -35,11 +34,6 @@ MOST_BATCHES = 64
 """Of a loss: what a spec allows."""
 FEW_SEQUENCES = 8
 """Of a trainer in a round: so many have the demo's."""
-_UNSEEN = (
-    "What a trainer does on others nobody sees: a node that did a quarter of the work earned "
-    "up to 1.06 of an honest node's pay where half of 16 batches were measured, and 0.45 where all "
-    "were (docs/gauntlet.md)."
-)
 _MANY = (
     "The more there are, the less its update shows of each. By 32 the pay of equal nodes spread by "
     "0.19 to 0.35 of its mean, and a node that did a quarter of the work earned up to 0.45 of an "
@@ -68,36 +62,27 @@ def few_evaluated(spec: JobSpec, trainers: int) -> str | None:
     )
 
 
-def unseen(spec: JobSpec, trainers: int) -> str | None:
-    """Why a job of so many trainers is not created: validators measure a part of a trainer's
-    batches only. None where they measure all of them, and where no validator scores.
-
-    ValueError or TypeError for options of the score that are none.
+def held_back(spec: JobSpec, trainers: int) -> str | None:
+    """What a sponsor should know and change where so many trainers are not handed out all batches
+    of a round, since validators measure fewer; None where they are, and where no validator scores.
     """
     if spec.score != "gauntlet":
         return None
-    own, options = _batches(spec, trainers), dict[str, Any](spec.score_options)
-    measured = Gauntlet(**options).eval_batches
-    if measured >= own:
+    named, own = spec.batches_per_round, equal_share(spec, trainers)
+    wanted = max(1, named // trainers)
+    if own >= wanted:
         return None
-    remedy = f"set batches_per_round to {measured * trainers} or less"
-    if own <= MOST_BATCHES:
-        remedy += f", or score_options.eval_batches to {own}"
-    return (
-        f"validators look for work on {measured} of the {own} batches that each of {trainers} "
-        f"trainers has in a round. {_UNSEEN} To change it, {remedy}"
+    options = Gauntlet(**spec.score_options)
+    found = (
+        f"each of {trainers} trainers is handed out {own} batches in a round and not {wanted}, "
+        f"since validators measure {options.eval_batches} (score_options.eval_batches). So a round "
+        f"has {own * trainers} of the {named} that batches_per_round names, and costs as much. "
+        f"With {math.ceil(named / own)} trainers it has all of them."
     )
-
-
-def unseen_in(fields: Mapping[str, Any], trainers: int) -> str | None:
-    """`unseen` of the fields of a spec that has no data yet.
-
-    None where they are no spec: what is wrong with it is said once it is read in full.
-    """
-    try:
-        return unseen(JobSpec.from_dict({"data": cid_of_bytes(b""), **fields}), trainers)
-    except (SpecError, TypeError, ValueError):
-        return None
+    needed = wanted * max(1, options.extra)
+    if needed <= MOST_BATCHES:
+        found += f" For {trainers} set score_options.eval_batches to {needed}."
+    return found
 
 
 def many_sequences(spec: JobSpec, trainers: int) -> str | None:
@@ -105,18 +90,13 @@ def many_sequences(spec: JobSpec, trainers: int) -> str | None:
     where it has few, and where no validator scores."""
     if spec.score != "gauntlet":
         return None
-    own = _batches(spec, trainers) * spec.optimizer.batch_size
+    own = equal_share(spec, trainers) * spec.optimizer.batch_size
     if own <= FEW_SEQUENCES:
         return None
     return (
         f"each of {trainers} trainers has {own} sequences in a round. {_MANY} Hand out fewer "
         "(batches_per_round, optimizer.batch_size)."
     )
-
-
-def _batches(spec: JobSpec, trainers: int) -> int:
-    """Of each trainer in a round: all have equally many, and one at least."""
-    return max(1, spec.batches_per_round // trainers)
 
 
 def few_measured(spec: JobSpec) -> str | None:

@@ -384,7 +384,7 @@ class Offers:
         from agents.jobs.workload import training, verifying
 
         if self._role != Role.VERIFIER:
-            return training(job)
+            return training(job, nodes)
         retained = min(listed.rounds_done, listed.terms.retain_rounds)
         found = at_stake.checking(listed.terms, job.spec.audit_sample, retained)
         return nodes * verifying(job, found)  # every verifier does all of it

@@ -15,13 +15,17 @@ from agents.jobs.deterrence import Checking
 from agents.jobs.job import JobContext
 from agents.jobs.verifying_pay import done_again, part_done_again
 from agents.mechanisms.score.gauntlet import Gauntlet
+from agents.training.assignment import equal_share
 
 _STEP, _FORWARD = 6.0, 2.0
 
 
-def training(job: JobContext) -> float:
+def training(job: JobContext, trainers: int) -> float:
     """Of a round's training, all nodes together."""
-    return _STEP * job.spec.batches_per_round * _batch(job)
+    batches = job.spec.batches_per_round
+    if job.verification.equal_shares and trainers:
+        batches = trainers * equal_share(job.spec, trainers)
+    return _STEP * batches * _batch(job)
 
 
 def evaluating(job: JobContext, trainers: int) -> float:
@@ -45,8 +49,7 @@ def measuring(job: JobContext, trainers: int) -> float:
     if not isinstance(job.score, Gauntlet) or not trainers:
         return 0.0
     most, evaluated = job.score.eval_batches, min(job.score.evaluated, trainers)
-    assigned = job.spec.batches_per_round // trainers
-    own = min(most, assigned) + min(most, job.score.extra * assigned)
+    own = equal_share(job.spec, trainers) * (1 + job.score.extra)
     random = (1 + 3 * evaluated) * most
     return _FORWARD * (random + (1 + evaluated) * evaluated * own) * _batch(job)
 
@@ -61,7 +64,7 @@ def verifying(job: JobContext, found: Checking) -> float:
         drawn = (found.redone / trainers).limit_denominator(10**6)
         spans = max(1, job.looked_back)
         again = done_again([drawn] * spans) / spans
-        redone = float(part * again) * training(job)
+        redone = float(part * again) * training(job, trainers)
     return redone + measuring(job, trainers) + evaluating(job, trainers)
 
 

@@ -14,6 +14,7 @@ from eth_abi import encode
 from eth_utils import keccak
 
 from agents.mechanisms import verify
+from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.storage.canonical import dumps
 from agents.training.spec import Hyperparameters, JobSpec
 
@@ -171,15 +172,15 @@ def assign(
     """The round's manifest.
 
     Where the job's verification demands equal shares (``gauntlet`` does), weights don't count and
-    all get equally many, ``batches_per_round`` over their number rounded down, or one: nodes are
-    compared there, so a remainder would favour whoever has a low id, and who had none could show
-    nothing. One that can do more may do so unasked.
+    all get equally many (`equal_share`): nodes are compared there, so a remainder would favour
+    whoever has a low id, and who had none could show nothing. One that can do more may do so
+    unasked.
 
     Args:
         seed: the round's 32-byte seed from the chain.
         nodes: ids of the eligible trainers, in any order.
         weights: benchmark x reliability of each, >= 0.
-        spec: its ``batches_per_round`` are handed out, save for the remainder above.
+        spec: its ``batches_per_round`` are handed out, or fewer where shares are equal.
         carry: ranges that earlier rounds missed; they go first. What exceeds the round's
             batches stays in ``Manifest.carry``.
         cursor: first batch number never handed out.
@@ -196,7 +197,7 @@ def assign(
     total = spec.batches_per_round
     if verify.get(spec.verify).equal_shares:
         weights = [1] * len(nodes)
-        total = max(1, total // len(nodes)) * len(nodes)
+        total = equal_share(spec, len(nodes)) * len(nodes)
     missed = normalise(carry)
     if missed and missed[-1][1] > cursor:
         raise ValueError(f"a carried range ends at {missed[-1][1]}, beyond the cursor {cursor}")
@@ -210,6 +211,17 @@ def assign(
         mine, pool = _take(pool, count)
         assignments.append(Assignment(node, weight, normalise(mine), node_seed(seed, node)))
     return Manifest(seed, tuple(assignments), left, cursor + fresh)
+
+
+def equal_share(spec: JobSpec, nodes: int) -> int:
+    """The batches of each of so many nodes where all have equally many: ``batches_per_round`` over
+    their number rounded down, or one.
+
+    Never more than validators look for work on. Of a job with more of them, less is done in a round
+    while its nodes are few.
+    """
+    most = Gauntlet(**spec.score_options).most_assigned
+    return max(1, min(spec.batches_per_round // nodes, most))
 
 
 def node_seed(seed: bytes, node: int) -> bytes:

@@ -13,7 +13,6 @@ from typing import Any
 import click
 from rich.console import Console
 
-from agents.jobs.evaluated import unseen_in
 from agents.jobs.publish import retained_by_default
 from agents.mechanisms import verify
 from agents.runtime.files import SPEC_BYTES, read_yaml
@@ -95,9 +94,6 @@ def run(
             except ValueError as error:
                 raise click.ClickException(f"{plot}: {error}") from None
     told = verdict(found)
-    if why := unseen_in(numbers.spec, numbers.nodes):
-        # What is played here has small rounds, in which everything is measured.
-        told += f" `job create` refuses this spec all the same: {why}."
     if page is not None:
         text = f"{said(numbers, scored)} {told}\n\n{as_page(found, honest)}"
         if str(page) == "-":

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from agents.jobs.combinations.pay import paying, showing, showing_little
-from agents.jobs.evaluated import few_evaluated, many_sequences, unseen
+from agents.jobs.evaluated import few_evaluated, held_back, many_sequences
 from agents.jobs.publish import publish_job
 from agents.mechanisms import codec as codecs
 from agents.mechanisms import verify
@@ -104,15 +104,9 @@ def of_batches(batches: int, measured: int) -> tuple[list[str], list[str]]:
 
 def test_what_is_said_of_batches_is_what_the_table_has() -> None:
     job = spec(optimizer=GRADIENT)
-    refused, warned = unseen(job, 3), many_sequences(job, 3)
-    assert refused is not None and warned is not None
-    half, (all_of_16, uneven), (all_of_4, even) = (
-        of_batches(16, 8)[0],
-        of_batches(16, 16),
-        of_batches(4, 4),
-    )
-    assert f"up to {half[-1]} of an honest node's pay where half of 16" in refused
-    assert f"and {all_of_16[-1]} where all were" in refused
+    warned = many_sequences(job, 3)
+    assert warned is not None
+    (all_of_16, uneven), (all_of_4, even) = of_batches(16, 16), of_batches(4, 4)
     assert f"By 32 the pay of equal nodes spread by {uneven[0]} to {uneven[-1]} of" in warned
     assert f"earned up to {all_of_16[-1]} of an honest node's pay" in warned
     assert f"by 8 it was {even[0]} to {even[-1]}, and {all_of_4[-1]}" in warned
@@ -124,4 +118,4 @@ def test_the_page_s_spec_is_taken_without_a_word(tmp_path: Path) -> None:
     text = "".join(f"crane {n} nests in sector {n * 7 % 90}\n" for n in range(2_000))
     published = publish_job(EmbeddedStore(tmp_path), [text.encode()], fields)
     assert not published.warnings
-    assert unseen(published.spec, 1) is None and many_sequences(published.spec, 4) is None
+    assert held_back(published.spec, 1) is None and many_sequences(published.spec, 4) is None

@@ -30,21 +30,20 @@ def created(
     monkeypatch: pytest.MonkeyPatch,
     folder: Path,
     trainers: int,
-    anyway: bool = False,
     **options: Any,
 ) -> Any:
-    """What is published of such a job in a network of so many trainers. Its attacks are not played:
-    where they would be, a line says so."""
+    """What is published of such a job in a network of so many trainers. Its attacks are not
+    played."""
     chain = type("Chain", (), {"call": staticmethod(lambda *_: trainers)})
     network = type("Network", (), {"chain": chain, "registry": None})
     contracts: Any = type("Contracts", (), {"network": staticmethod(lambda: network)})
     monkeypatch.setattr(job_queue, "offers", lambda _: [])
-    monkeypatch.setattr(job, "_attacked", lambda *_: click.echo("attacks", err=True))
+    monkeypatch.setattr(job, "_attacked", lambda *_: None)
     text = folder / "text.txt"
     text.write_text("".join(f"crane {n} nests in sector {n * 7 % 90}\n" for n in range(2_000)))
     given = dict.fromkeys(("data_key", "model", "model_config", "tokenizer", "separator"))
     given |= {"files": [text], "field": "text", "one_key": False, "shard_bytes": None}
-    given |= {"though_attacks_pay": anyway, "few_verifiers": False}
+    given |= {"though_attacks_pay": False, "few_verifiers": False}
     spec = {**SPEC, "score_options": options}
     published, _ = job._published(contracts, Terms(), spec, str(folder / "store"), given)
     return published
@@ -66,21 +65,18 @@ def test_a_job_in_which_half_is_evaluated_is_told_nothing(
     assert "evaluate" not in capsys.readouterr().err
 
 
-def test_a_job_whose_trainers_have_more_batches_than_are_measured_is_refused(
+def test_a_sponsor_is_told_how_many_batches_a_round_has(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By default 6 of 32 of each of three; 16 trainers have 6 each. Nothing is played, and nothing
-    is published."""
-    with pytest.raises(click.ClickException, match="on 6 of the 32 batches that each of 3") as told:
-        created(monkeypatch, tmp_path, 3)
-    assert "--though-attacks-pay" in told.value.message
-    assert not (tmp_path / "store").exists() and "attacks" not in capsys.readouterr().err
-    created(monkeypatch, tmp_path, 3, anyway=True)
+    """By default 6 of 32 are handed out to each of three; 16 trainers have 6 each."""
+    created(monkeypatch, tmp_path, 3)
     said = capsys.readouterr().err
-    assert said.startswith("attacks")
-    assert "Warning: each of 3 trainers has 64 sequences in a round." in said
+    assert "Warning: each of 3 trainers is handed out 6 batches in a round and not 32" in said
+    assert "Warning: each of 3 trainers has 12 sequences in a round." in said
     created(monkeypatch, tmp_path, 16)
-    assert "Warning: each of 16 trainers has 12 sequences" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "handed out 6" not in said
+    assert "Warning: each of 16 trainers has 12 sequences" in said
 
 
 @pytest.mark.parametrize("wrong", [{"eval_batches": "many"}, {"eval_batches": 0}, {"crane": 1}])

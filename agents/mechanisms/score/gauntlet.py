@@ -46,8 +46,9 @@ class Gauntlet:
         step_share: c of beta = c * alpha, the step whose effect on the loss is measured, 0.001..1
             (deployed 0.2).
         history: merged updates whose span is taken out of an update, 0..16 (paper 0).
-        extra: how many times its assigned batches a node may have counted beside them, 0..7: the
-            first of its own stretch of unassigned batches (`trainer.extra_batches`).
+        extra: how many times its assigned batches a node may have counted beside them, 0..7, and
+            at most `eval_batches`: the first of its own stretch of unassigned batches
+            (`trainer.extra_batches`).
         runs: runs of tokens that each sequence is cut into when work is looked for, 1..64.
         evaluated: nodes that each validator evaluates per round, 2..128 (paper 5).
         top: G, the most nodes merged per round, 1..128 (paper 15).
@@ -63,7 +64,8 @@ class Gauntlet:
             (`agents.verify.overlap`).
         overlap_margin: least lean to another node's data that counts as evidence of a copy,
             0.001..0.5 (`agents.verify.provenance`).
-        eval_batches: batches per loss that is measured, 1..64.
+        eval_batches: batches per loss that is measured, 1..64. So a node is assigned no more
+            (`most_assigned`).
         samples: parameters per tensor in a sync sample, 1..64 (paper 2).
         skill_beta: spread of one performance in OpenSkill, 1..100 (deployed 7).
         skill_tau: what OpenSkill adds to a sigma per match, 0..10 (deployed 0.1).
@@ -117,6 +119,17 @@ class Gauntlet:
             ("samples", 1, 64),
         ):
             whole(_NAME, name, getattr(self, name), least, most)
+        if self.extra > self.eval_batches:
+            raise ValueError(
+                f"{_NAME} measures {self.eval_batches} batches of a kind (eval_batches), so extra "
+                f"must be at most {self.eval_batches}, got {self.extra}"
+            )
+
+    @property
+    def most_assigned(self) -> int:
+        """Batches that a node is assigned at most: so many that all are measured, and all that may
+        be counted beside them. On others nobody would see whether it worked (docs/gauntlet.md)."""
+        return self.eval_batches // max(1, self.extra)
 
     @property
     def pays_work(self) -> bool:

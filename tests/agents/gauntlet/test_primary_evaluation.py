@@ -23,11 +23,13 @@ from agents.gauntlet.primary_evaluation import (
 )
 from agents.gauntlet.ratings import MICRO, Evaluation, rate
 from agents.gauntlet.validator import _line
+from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.storage.embedded import EmbeddedStore
-from agents.training.assignment import Assignment, Manifest
+from agents.training.assignment import Assignment, Manifest, assign, unassigned
 from agents.training.evaluate import validation_loss
 from agents.training.norms import norm
 from agents.training.rng import derive_key
+from agents.training.spec import JobSpec
 from agents.training.state import State, apply_outer
 from tests.stage.memory.gauntlet_run import DEVICE, LOCAL_STEPS, SPEC, FreeRun, copy_of, noise
 from tests.stage.memory.honest_round import scaled
@@ -113,20 +115,31 @@ def test_the_draw_is_the_seeds(signs: FreeRun) -> None:
     assert not np.array_equal(first, unassigned_rows(data, manifest, derive_key("other"), 24))
 
 
-def test_assigned_batches_are_the_nodes_own(signs: FreeRun) -> None:
-    plan, data = signs.plan(), signs.job.data
-    few = replace(signs.yardstick(plan, {}), options=replace(signs.options, eval_batches=2))
-    seen = set()
-    for node in HONEST:
-        assignment = plan.manifest.of(node)
-        assert assignment is not None
-        own = [data.batch(i) for first, last in assignment.ranges for i in range(first, last)]
-        drawn = few.assigned(node)
-        assert len(drawn) == 2
-        assert all(any(torch.equal(batch, mine) for mine in own) for batch in drawn)
-        seen.add(tuple(next(i for i, m in enumerate(own) if torch.equal(b, m)) for b in drawn))
-    assert len(seen) > 1  # not the same places of every node
-    assert few.assigned(999) == []
+@pytest.mark.parametrize("extra", [0, 1, 2])
+@pytest.mark.parametrize("nodes", [3, 1])
+def test_all_that_a_node_is_assigned_and_may_add_is_measured(
+    signs: FreeRun, nodes: int, extra: int
+) -> None:
+    """Whoever knew of a batch that nobody looks at could leave it out. Here most nodes have left a
+    job whose spec names more batches than are measured, so the others could have many each."""
+    job, ids = signs.job, HONEST[:nodes]
+    options = {**job.spec.score_options, "extra": extra, "eval_batches": 4}
+    fields = {**job.spec.model_dump(), "batches_per_round": 60, "score_options": options}
+    spec = JobSpec.from_dict(fields)
+    manifest = assign(bytes(32), ids, [1] * nodes, spec)
+    plan = replace(signs.plan(), manifest=manifest)
+    yardstick = replace(signs.yardstick(plan, {}), options=Gauntlet(**options))
+    for node in ids:
+        own = manifest.of(node)
+        assert own is not None and own.batches * max(1, extra) == 4
+        for ranges, found in (
+            (own.ranges, yardstick.assigned(node)),
+            (unassigned(manifest, node, min(extra, nodes) * own.batches), yardstick.extra(node)),
+        ):
+            batches = [job.data.batch(i) for first, last in ranges for i in range(first, last)]
+            assert len(found) == len(batches)
+            assert all(torch.equal(*both) for both in zip(found, batches, strict=True))
+    assert yardstick.assigned(999) == []
 
 
 def test_all_nodes_are_measured_on_the_same_random_batches(either: Round) -> None:

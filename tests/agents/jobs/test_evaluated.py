@@ -12,8 +12,8 @@ from agents.jobs.evaluated import (
     LEAST_TOKENS,
     few_evaluated,
     few_measured,
+    held_back,
     many_sequences,
-    unseen,
 )
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.storage.cid import cid_of_bytes
@@ -92,12 +92,12 @@ def test_who_has_no_validators_is_not_told_of_tokens() -> None:
     assert few_measured(JobSpec.from_dict({"data": DATA, "optimizer": sizes})) is None
 
 
-def assigned(batches: int, measured: int, size: int = 2) -> JobSpec:
+def assigned(batches: int, measured: int, size: int = 2, extra: int = 1) -> JobSpec:
     """A job of so many batches a round, of which so many are measured of each trainer."""
     scored = {
         "score": "gauntlet",
         "verify": "gauntlet",
-        "score_options": {"eval_batches": measured},
+        "score_options": {"eval_batches": measured, "extra": extra},
     }
     sizes = {"batch_size": size, "seq_len": 64}
     return JobSpec.from_dict(
@@ -106,33 +106,38 @@ def assigned(batches: int, measured: int, size: int = 2) -> JobSpec:
 
 
 @pytest.mark.parametrize(
-    ("batches", "trainers", "measured", "refused"),
+    ("batches", "trainers", "measured", "held"),
     [
         (96, 3, 6, True),
         (96, 3, 31, True),
         (96, 3, 32, False),
-        (98, 3, 32, False),  # what is left over is not handed out
+        (98, 3, 32, False),  # what is left over is not handed out in any case
         (99, 3, 32, True),
         (96, 16, 6, False),
         (3, 16, 1, False),  # one at least
     ],
 )
-def test_all_batches_of_a_trainer_are_measured(
-    batches: int, trainers: int, measured: int, refused: bool
+def test_a_sponsor_is_told_where_fewer_are_handed_out_than_it_names(
+    batches: int, trainers: int, measured: int, held: bool
 ) -> None:
-    said = unseen(assigned(batches, measured), trainers)
-    assert (said is not None) == refused
+    said = held_back(assigned(batches, measured), trainers)
+    assert (said is not None) == held
     if said is not None:
-        assert f"{measured} of the {batches // trainers} batches" in said
+        each = f"each of {trainers} trainers is handed out {measured} batches in a round and not "
+        assert said.startswith(f"{each}{batches // trainers}, since")
 
 
-def test_what_is_measured_in_part_is_told_what_to_change() -> None:
-    said = unseen(assigned(96, 6), 3)
+def test_it_says_how_many_a_round_has_and_what_to_change() -> None:
+    said = held_back(assigned(96, 6), 3)
     assert said is not None
-    assert "set batches_per_round to 18 or less, or score_options.eval_batches to 32" in said
-    assert unseen(assigned(18, 6), 3) is None and unseen(assigned(96, 32), 3) is None
-    many = unseen(assigned(300, 6), 3)
-    assert many is not None and many.endswith("set batches_per_round to 18 or less")
+    assert "a round has 18 of the 96" in said and "With 16 trainers it has all of them." in said
+    assert said.endswith("For 3 set score_options.eval_batches to 32.")
+    assert held_back(assigned(96, 6), 16) is None and held_back(assigned(96, 32), 3) is None
+    many = held_back(assigned(300, 6), 3)
+    assert many is not None and many.endswith("With 50 trainers it has all of them.")
+    extra = held_back(assigned(96, 6, extra=2), 6)
+    assert extra is not None and extra.endswith("For 6 set score_options.eval_batches to 32.")
+    assert held_back(assigned(96, 32, extra=2), 6) is None
 
 
 @pytest.mark.parametrize(
@@ -147,4 +152,4 @@ def test_a_trainer_has_few_sequences(batches: int, size: int, many: bool) -> Non
 
 def test_who_has_no_validators_is_not_told_of_batches() -> None:
     redone = JobSpec.from_dict({"data": DATA, "batches_per_round": 960})
-    assert unseen(redone, 2) is None and many_sequences(redone, 2) is None
+    assert held_back(redone, 2) is None and many_sequences(redone, 2) is None

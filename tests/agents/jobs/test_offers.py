@@ -78,7 +78,7 @@ def test_the_rounds_training_is_what_trainers_share(
     tiny: HonestRound, tmp_path: Path, role: Role
 ) -> None:
     found = made(role, tiny.job, Registry(), tmp_path)._with_spec(OFFER, listed())
-    assert found.flop == training(tiny.job)
+    assert found.flop == training(tiny.job, OFFER.nodes)
 
 
 def test_a_verifier_s_work_is_what_it_does_again(tiny: HonestRound, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def drawn(sure: int, never: int) -> Checking:
 
 
 def test_training_is_six_operations_for_each_parameter_and_token(tiny: HonestRound) -> None:
-    assert training(tiny.job) == 6 * tiny.job.parameters * BATCHES * TOKENS
+    assert training(tiny.job, 4) == 6 * tiny.job.parameters * BATCHES * TOKENS
 
 
 def test_a_result_is_evaluated_before_and_after(tiny: HonestRound) -> None:
@@ -55,8 +55,8 @@ def test_a_result_is_recomputed_on_no_more_text_than_there_is(tiny: HonestRound)
 def test_a_verifier_does_the_expected_number_of_trainers_again(tiny: HonestRound) -> None:
     alone = evaluating(tiny.job, 4)
     assert verifying(tiny.job, drawn(0, 4)) == alone
-    assert verifying(tiny.job, drawn(1, 3)) == alone + training(tiny.job) / 4
-    assert verifying(tiny.job, drawn(4, 0)) == alone + training(tiny.job)
+    assert verifying(tiny.job, drawn(1, 3)) == alone + training(tiny.job, 4) / 4
+    assert verifying(tiny.job, drawn(4, 0)) == alone + training(tiny.job, 4)
     assert verifying(tiny.job, Checking((), 2, None)) == evaluating(tiny.job, 0)
 
 
@@ -78,7 +78,7 @@ def test_a_verifier_does_one_segment_of_a_drawn_miner_again(tiny: HonestRound) -
         )
         for segment in (0, 2)
     )
-    alone, all_of_it = evaluating(whole, 4), training(whole)
+    alone, all_of_it = evaluating(whole, 4), training(whole, 4)
     assert verifying(whole, drawn(4, 0)) == alone + all_of_it
     assert verifying(some, drawn(4, 0)) == pytest.approx(alone + all_of_it / 3)
 
@@ -92,7 +92,7 @@ def test_more_reward_beside_the_same_stake_is_more_work(tiny: HonestRound) -> No
     work = [verifying(tiny.job, at(reward * ZOO)) for reward in (0, 1, 100, 10_000)]
     assert work == sorted(work) and len(set(work)) == 4
     redone = at(100 * ZOO).redone * Fraction(1, 8)
-    assert work[2] - work[0] == pytest.approx(float(redone) * training(tiny.job))
+    assert work[2] - work[0] == pytest.approx(float(redone) * training(tiny.job, 8))
 
 
 def test_nothing_is_done_again_under_screening(tiny: HonestRound) -> None:
@@ -101,12 +101,13 @@ def test_nothing_is_done_again_under_screening(tiny: HonestRound) -> None:
 
 
 def test_a_validator_tries_each_update_on_everybodys_batches(tiny: HonestRound) -> None:
-    """Four trainers with three batches and three extra ones each, of which two count each. On the
-    random batches an update is tried whole and by two parts."""
+    """Four trainers with two batches and two extra ones each, as many as count. On the random
+    batches an update is tried whole and by two parts."""
     options = {"evaluated": 3, "eval_batches": 2}
     optimizer = {"batch_size": 2, "seq_len": 16, "inner": "gradient"}
     free = context(tiny, **GAUNTLET, score_options=options, optimizer=optimizer)
     passes = (1 + 3 * 3) * 2 + (1 + 3) * 3 * (2 + 2)
     assert measuring(free, 4) == 2 * free.parameters * TOKENS * passes
     assert verifying(free, drawn(4, 0)) == measuring(free, 4) + evaluating(free, 4)
+    assert training(free, 4) == 6 * free.parameters * TOKENS * 4 * 2
     assert measuring(tiny.job, 4) == 0 and measuring(free, 0) == 0

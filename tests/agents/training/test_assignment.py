@@ -121,6 +121,22 @@ def test_where_nodes_are_compared_all_get_equally_many(nodes: int, batches: int,
     assert second.cursor == cursor + each, "what was missed goes first; only the rest is new"
 
 
+@pytest.mark.parametrize(
+    ("nodes", "options", "each"),
+    [(16, {}, 6), (3, {}, 6), (3, {"extra": 2}, 3), (3, {"eval_batches": 40}, 32)],
+    ids=str,
+)
+def test_where_nodes_are_measured_nobody_has_more_than_is_measured(
+    nodes: int, options: dict[str, int], each: int
+) -> None:
+    """Of 96 batches. What is not handed out is new in the next round; nothing is carried."""
+    free = {"score": "gauntlet", "verify": "gauntlet", "codec": "demo", "merge": "demo_sign"}
+    fields = {"data": DATA, "batches_per_round": 96, "score_options": options, **free}
+    manifest = assignment.assign(SEED, range(1, nodes + 1), [1] * nodes, JobSpec.from_dict(fields))
+    assert [a.batches for a in manifest.assignments] == [each] * nodes
+    assert (manifest.carry, manifest.cursor) == ((), nodes * each)
+
+
 def test_long_carry_stays_carried() -> None:
     manifest = assignment.assign(SEED, [1, 2], [1, 1], spec_of(4), carry=[(0, 10)], cursor=10)
     assert [a.ranges for a in manifest.assignments] == [((0, 2),), ((2, 4),)]

@@ -68,15 +68,6 @@ def test_options_replace_the_numbers() -> None:
     assert "the attacker has 2 trainers" in said
 
 
-def test_a_spec_that_no_job_is_created_with_is_named(tmp_path: Path) -> None:
-    """Attacks are played in rounds in which all work is measured, so their table is no answer."""
-    spec = tmp_path / "spec.yaml"
-    spec.write_text("{codec: demo, merge: demo_sign, score: gauntlet, verify: gauntlet}\n")
-    given = ("--family", "training", "--spec", str(spec), "--nodes")
-    assert "on 6 of the 32 batches that each of 3 trainers" in " ".join(run(*given, "3").split())
-    assert "refuses this spec" not in run(*given, "16")
-
-
 def test_a_page_is_markdown_with_a_table_for_each_family() -> None:
     said = run("--family", "training", "--page", "-")
     assert "## Training" in said and "|---|--:|--:|--:|---|" in said

@@ -57,6 +57,19 @@ def test_options_out_of_range_are_refused(name, value):
         Gauntlet(**{name: value})
 
 
+@pytest.mark.parametrize(
+    ("measured", "extra", "most"), [(6, 0, 6), (6, 1, 6), (6, 2, 3), (7, 3, 2), (7, 7, 1)]
+)
+def test_no_more_are_assigned_than_are_measured_with_their_extra_ones(measured, extra, most):
+    assert Gauntlet(eval_batches=measured, extra=extra).most_assigned == most
+
+
+def test_more_extra_batches_than_are_measured_are_refused():
+    assert Gauntlet(eval_batches=2, extra=2).most_assigned == 1
+    with pytest.raises(ValueError, match="extra must be at most 2, got 3"):
+        Gauntlet(eval_batches=2, extra=3)
+
+
 def test_select_by_hand():
     rule = Gauntlet(top=3)
     standing = {1: 10, 2: 40, 3: 40, 4: 0, 5: 7, 9: 60_000}
