@@ -23,6 +23,7 @@ work after half of the rounds" of `ape run economics attacks --full`, with 4 and
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.training.assignment import equal_share
@@ -72,7 +73,7 @@ def held_back(spec: JobSpec, trainers: int) -> str | None:
     wanted = max(1, named // trainers)
     if own >= wanted:
         return None
-    options = Gauntlet(**spec.score_options)
+    options = Gauntlet(**dict[str, Any](spec.score_options))
     found = (
         f"each of {trainers} trainers is handed out {own} batches in a round and not {wanted}, "
         f"since validators measure {options.eval_batches} (score_options.eval_batches). So a round "

@@ -8,16 +8,18 @@ time are `int` in seconds of the chain, addresses are checksummed `str`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum, IntFlag
-from functools import cache
+from functools import cache, partial
+from types import MappingProxyType
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from agents.protocol.numbers import NOBODY, ZERO_DIGEST, JobStatus, Phase, ReportStatus
 from agents.runtime.errors import ConfigError
 
 T = TypeVar("T")
+_MISSING = object()
 
 
 def read(kind: type[T], *answers: Any, **given: Any) -> T:
@@ -35,43 +37,69 @@ def read(kind: type[T], *answers: Any, **given: Any) -> T:
         ConfigError: a field is missing or of another type, so that the deployment file does not
             belong to this version of the agents.
     """
-    return cast(T, _value(kind, answers, kind.__name__, given))
-
-
-def _value(kind: Any, answers: tuple[Any, ...], label: str, given: Mapping[str, Any]) -> Any:
-    if isinstance(kind, type) and is_dataclass(kind):
-        made = {
-            name: _value(hint, (_field(answers, name, label),), f"{label}.{name}", {})
-            for name, hint in _hints(kind).items()
-            if name not in given
-        }
-        return kind(**made, **given)
+    if is_dataclass(kind):
+        return cast(T, _struct(kind, answers, kind.__name__, given))
     [answer] = answers
+    return cast(T, _reader(cast(Any, kind))(answer, kind.__name__))
+
+
+def _struct(
+    kind: Any, answers: tuple[Any, ...], label: str, given: Mapping[str, Any] = MappingProxyType({})
+) -> Any:
+    made = {
+        name: value(_field(answers, name, label), f"{label}.{name}")
+        for name, value in _readers(kind).items()
+        if name not in given
+    }
+    return kind(**made, **given)
+
+
+Reader = Callable[[Any, str], Any]
+"""What turns an answer into a value, or raises for the label."""
+
+
+@cache
+def _readers(kind: Any) -> dict[str, Reader]:
+    """Of each field. An agent reads structs at each look, so what a type asks for is found once."""
+    hints = get_type_hints(kind)
+    return {field.name: _reader(hints[field.name]) for field in fields(kind)}
+
+
+@cache
+def _reader(kind: Any) -> Reader:
+    if is_dataclass(kind):
+        return lambda answer, label: _struct(kind, (answer,), label)
     if get_origin(kind) is tuple:
-        if not isinstance(answer, list | tuple):
-            raise _misfit(label, kind, answer)
-        element = get_args(kind)[0]
-        return tuple(_value(element, (part,), label, {}) for part in answer)
+        return partial(_tuple, kind, _reader(get_args(kind)[0]))
     if issubclass(kind, IntEnum | IntFlag):
-        try:
-            return kind(answer)
-        except ValueError:
-            raise _misfit(label, kind, answer) from None
+        return partial(_enumerated, kind)
+    return partial(_plain, kind)
+
+
+def _tuple(kind: Any, element: Reader, answer: Any, label: str) -> tuple[Any, ...]:
+    if not isinstance(answer, list | tuple):
+        raise _misfit(label, kind, answer)
+    return tuple(element(part, label) for part in answer)
+
+
+def _enumerated(kind: Any, answer: Any, label: str) -> Any:
+    try:
+        return kind(answer)
+    except ValueError:
+        raise _misfit(label, kind, answer) from None
+
+
+def _plain(kind: Any, answer: Any, label: str) -> Any:
     if type(answer) is not kind:
         raise _misfit(label, kind, answer)
     return answer
 
 
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind)}
-
-
 def _field(answers: tuple[Any, ...], name: str, label: str) -> Any:
     for answer in answers:
-        if hasattr(answer, name):
-            return getattr(answer, name)
+        value = getattr(answer, name, _MISSING)
+        if value is not _MISSING:
+            return value
     raise ConfigError(
         f"The chain's {label} has no field {name!r}. The deployment file belongs to another "
         "version of the contracts; use the file of the current deployment."

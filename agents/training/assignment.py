@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from eth_abi import encode
 from eth_utils import keccak
@@ -220,7 +221,7 @@ def equal_share(spec: JobSpec, nodes: int) -> int:
     Never more than validators look for work on. Of a job with more of them, less is done in a round
     while its nodes are few.
     """
-    most = Gauntlet(**spec.score_options).most_assigned
+    most = Gauntlet(**dict[str, Any](spec.score_options)).most_assigned
     return max(1, min(spec.batches_per_round // nodes, most))
 
 
