@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ class MechanismRegistry:
 
     def get(self, name: object) -> Any:
         """The mechanism `name`; UnknownMechanism, listing those that exist, if there is none."""
-        if isinstance(name, str) and name in self._files():
+        if isinstance(name, str) and name in self._files:
             importlib.import_module(f"{self._package}.{name}")
             if name in self._found:
                 return self._found[name]
@@ -60,10 +61,11 @@ class MechanismRegistry:
 
     def names(self) -> list[str]:
         """Names of all mechanisms of the folder, sorted."""
-        for name in self._files():
+        for name in self._files:
             importlib.import_module(f"{self._package}.{name}")
         return sorted(self._found)
 
+    @cached_property
     def _files(self) -> list[str]:
         package = importlib.import_module(self._package)
         return [
