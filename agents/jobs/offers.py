@@ -4,15 +4,22 @@
 A job is live while a round of it is running or not settled, or while it is active and its escrow
 pays for another round. Every job that was ever created is looked at: nobody can push a job out of
 sight by creating others. One that was not live is asked again after a growing pause, so that old
-jobs, and jobs that nobody funded, cost next to nothing. What trainers have at stake decides what a
-verifier must do again, and whether a job's terms deter a lie: one whose terms don't is refused, and
-so is one whose results can't be recomputed while they are disputed. What is at stake is read once a
-minute for all jobs together. A spec is a stranger's file: it is read for those jobs only that would
-be among the best without it. It comes beside the node's other work, with the files that it names:
-these may have 16 MiB each, and whoever serves them slowly takes minutes for one, in which a node
-would miss its own reveal. A distant store searches long for what nobody has: a look begins one such
-search and no more, and the pause that follows is the longer the more specs can't be had. Else who
-creates jobs without a spec would hold every agent up.
+jobs, and jobs that nobody funded, cost next to nothing.
+
+Of the live ones a look asks about those that the node serves, and some others in turn; the rest are
+as they were last seen, since escrow is paid back and who funds a thousand jobs would have every
+agent ask about all of them.
+
+What trainers have at stake decides what a verifier must do again, and whether a job's terms deter a
+lie: one whose terms don't is refused, and so is one whose results can't be recomputed while they
+are disputed. What is at stake is read once a minute for all jobs together.
+
+A spec is a stranger's file: it is read for those jobs only that would be among the best without it.
+It comes beside the node's other work, with the files that it names: these may have 16 MiB each, and
+whoever serves them slowly takes minutes for one, in which a node would miss its own reveal. A
+distant store searches long for what nobody has: a look begins one such search and no more, and the
+pause that follows is the longer the more specs can't be had. Else who creates jobs without a spec
+would hold every agent up.
 """
 
 from __future__ import annotations
@@ -54,6 +61,7 @@ if TYPE_CHECKING:  # who only asks what jobs pay does not load torch
     from agents.jobs.job import JobContext
 
 _BATCH = 200  # calls in a request
+_IN_TURN = 32  # live jobs that the node does not serve, asked about at a look
 _PAUSE_MIN_S = 0.25  # until a job that is not live, or whose spec can't be had, is asked again
 _PAUSE_MAX_S = 600.0
 _SEARCH_S = 0.5  # a spec that can't be used, or worked on, after so long ends this look's reading
@@ -105,6 +113,8 @@ class Offers:
         self._job_of = job_of
         self._fetch = fetch
         self._clock = clock
+        self._jobs: dict[int, Job] = {}  # the live ones; who was asked about longest ago is first
+        self._seen: dict[int, Offer] = {}  # what they offered then
         self._ending: set[int] = set()  # live ones that can't pay for another round
         self._again: dict[int, tuple[float, float]] = {}  # dead jobs: the next look, the pause
         self._unread: dict[bytes, tuple[float, float, str]] = {}  # specs by digest: the same, why
@@ -116,11 +126,14 @@ class Offers:
         self._looked_at: tuple[int, bytes] | None = None
         self._rated: list[Rated] = []
 
-    def rated(self, head: Head, node: int, keep: Collection[int] = ()) -> list[Rated]:
+    def rated(
+        self, head: Head, node: int, keep: Collection[int] = (), known: Collection[int] = ()
+    ) -> list[Rated]:
         """The jobs that the node may work on, the best first; `settings.max_jobs` and those of
-        `keep` that are among them. Logs what is new about the others."""
+        `keep` that are among them. Logs what is new about the others. `known`: others that it
+        serves, so that they are asked about."""
         if self._looked_at != (head.number, head.hash):
-            self._rated = self._look(head, node, keep)
+            self._rated = self._look(head, node, keep, known)
             self._looked_at = head.number, head.hash
         return self._rated
 
@@ -129,9 +142,7 @@ class Offers:
 
         For people who ask where a job stands: specs, and what they cost to compute, are left out.
         """
-        bounds, nodes = self._network.bounds(), self._nodes()
-        live = self._live_jobs()
-        offers = [self._offer(job_id, job, nodes, bounds, head) for job_id, job in live.items()]
+        offers = self._offers(head, None)
         paid = [(offer, hourly(offer, USUAL_SPEED)) for offer in offers]
         return sorted(paid, key=lambda one: (-one[1], one[0].job_id))
 
@@ -140,11 +151,12 @@ class Offers:
         self._barred[job_id] = until, why
         self._looked_at = None
 
-    def _look(self, head: Head, node: int, keep: Collection[int]) -> list[Rated]:
+    def _look(
+        self, head: Head, node: int, keep: Collection[int], known: Collection[int]
+    ) -> list[Rated]:
         speed, least = self._speed(node), self._settings.least_pay
-        bounds, nodes = self._network.bounds(), self._nodes()
-        live = self._live_jobs()
-        offers = [self._offer(job_id, job, nodes, bounds, head) for job_id, job in live.items()]
+        offers = self._offers(head, {one.job_id for one in self._rated}.union(keep, known))
+        live = self._jobs
         self.proven = {one.job_id: hourly(one, speed) for one in offers if one.has_paid}
         if self._role == Role.TRAINER:  # it works in one
             offers.sort(key=lambda o: (o.job_id not in keep, -hourly(o, speed), o.job_id))
@@ -179,37 +191,64 @@ class Offers:
 
     # -- chain ---------------------------------------------------------------------------------
 
-    def _live_jobs(self) -> dict[int, Job]:
+    def _offers(self, head: Head, served: Collection[int] | None) -> list[Offer]:
+        """What the live jobs offer. `served`: those that are asked about in any case, None for all
+        of them."""
+        bounds, nodes = self._network.bounds(), self._nodes()
+        for job_id in self._ask(served):
+            self._seen[job_id] = self._offer(job_id, self._jobs[job_id], nodes, bounds, head)
+        return list(self._seen.values())
+
+    def _ask(self, served: Collection[int] | None) -> list[int]:
+        """Ask about the jobs that are due; those of them that are live."""
         now = self._clock()
         count = self._network.job_count()
+        for job_id in [job_id for job_id in self._jobs if job_id > count]:  # by a reorg
+            del self._jobs[job_id]
+            self._seen.pop(job_id, None)
         due = [
-            i for i in range(1, count + 1) if i in self.live or now >= self._again.get(i, (0,))[0]
+            job_id
+            for job_id in range(1, count + 1)
+            if job_id not in self._jobs and now >= self._again.get(job_id, (0,))[0]
         ]
-        found = {}
+        others = [i for i in self._jobs if served is not None and i not in served]
+        resting = set(others[_IN_TURN:])
+        due += [job_id for job_id in self._jobs if job_id not in resting]
+        live = []
         for first in range(0, len(due), _BATCH):
             for job_id, job, escrow in self._read(due[first : first + _BATCH]):
                 pays = job.status == JobStatus.ACTIVE and escrow >= job.terms.reward_per_round
                 (self._ending.discard if pays else self._ending.add)(job_id)
+                self._jobs.pop(job_id, None)
                 if pays or self._has_round(job_id, job):
-                    found[job_id] = job
+                    self._jobs[job_id] = job
                     self._again.pop(job_id, None)
+                    live.append(job_id)
                 else:
+                    self._seen.pop(job_id, None)
                     before = self._again.get(job_id, (0.0, 0.0))[1]
                     pause = min(max(_PAUSE_MIN_S, 2 * before), _PAUSE_MAX_S)
                     self._again[job_id] = now + pause, pause
-        self.live = set(found)
-        self._past = {place: kept for place, kept in self._past.items() if place[0] in found}
-        return found
+        self.live = set(self._jobs)
+        self._past = {place: kept for place, kept in self._past.items() if place[0] in self.live}
+        return live
 
-    def _read(self, jobs: list[int]) -> Iterator[tuple[int, Job, int]]:
+    def _read(self, jobs: list[int]) -> list[tuple[int, Job, int]]:
+        """These jobs with their escrows. Their newest rounds come along, so that nobody has to wait
+        for those of one job after another's."""
         network = self._network
         calls = [(network.jobs, "job", (job_id,)) for job_id in jobs]
         money = [(network.pool, "escrow", (job_id,)) for job_id in jobs]
         answers = network.chain.call_many([*calls, *money])
-        for job_id, job, escrow in zip(
-            jobs, answers[: len(jobs)], answers[len(jobs) :], strict=True
-        ):
-            yield job_id, read(Job, job), read(int, escrow)
+        found = [
+            (job_id, read(Job, job), read(int, escrow))
+            for job_id, job, escrow in zip(
+                jobs, answers[: len(jobs)], answers[len(jobs) :], strict=True
+            )
+        ]
+        newest = [(i, job.rounds_opened) for i, job, _ in found if job.rounds_opened]
+        network.chain.call_many([(network.rounds, "round", place) for place in newest])
+        return found
 
     def _has_round(self, job_id: int, job: Job) -> bool:
         """Whether a round of the job is running or not settled."""

@@ -111,7 +111,7 @@ class Serving(Generic[Duty]):
         if configured or not count:
             return {configured: "configured"} if 0 < configured <= count else {}
         committed = {job for job in self._open_in() if job <= count}
-        rated = self.offers.rated(head, node, committed)
+        rated = self.offers.rated(head, node, committed, self._known or ())
         jobs = {one.job_id: str(one) for one in rated}
         self._context.metrics.see_pay({one.job_id: one.pays for one in rated})
         live = self.offers.live

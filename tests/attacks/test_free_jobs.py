@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import astuple, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -293,6 +294,48 @@ def test_committee_has_another_job_in_its_settings__decides_a_dispute_here_too(
     assert people.phase == CHALLENGE
     assert people.wealth(mallory) == before
     assert "cannot_judge" in crowd.said("member 0")
+
+
+def test_sixty_jobs_that_are_funded_and_open__a_look_asks_about_some_of_them(
+    crowd: Crowd, people: People, ann: Node, tiny: TinyJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mallory has her money back when she cancels. Agents asked about each of her jobs at each look
+    with news: of a thousand and more the answers that a look keeps were not enough, and each job
+    took a request of its own. The job that pays is served all the same, and a better one that
+    comes later is found at once."""
+    mallory, more = people.person("mallory"), 60
+    for _ in range(more):
+        people.give(mallory, FREE.reward_per_round)
+        job = people.create_job(mallory, FREE.encode(tiny.published), FREE.reward_per_round)
+        people.chain.send(people.faucet, people.rounds, "open_round", job)
+    paying = create(people, "grace", TERMS, tiny.published, ROUNDS + 2)
+    crowd.join("ann", "trainer")
+    chain, asked = crowd.running["ann"].chain, []
+    call_many = chain.call_many
+
+    def counted(calls: list[Any]) -> list[Any]:
+        asked.extend(arguments[0] for _, view, arguments in calls if view == "escrow")
+        return call_many(calls)
+
+    monkeypatch.setattr(chain, "call_many", counted)
+    before = chain.traffic.requests
+    crowd.step("ann")
+    assert chain.traffic.requests - before < more // 2, "their rounds come together"
+    assert sorted(asked) == [*range(1, paying + 1)]
+    for _ in range(6):
+        people.chain.mine()
+        asked.clear()
+        crowd.step("ann")
+        assert len(asked) <= 9 + 32  # the best eight, the one it is in, and some in turn
+    dear = replace(TERMS, reward_per_round=2 * TERMS.reward_per_round)
+    better = create(people, "heidi", dear, tiny.published, ROUNDS + 2)
+    asked.clear()
+    for _ in range(6):
+        people.chain.mine()
+        crowd.step("ann")
+    assert better in asked
+    for job in (paying, better):
+        assert ("ann", f"revealed: round 1 (job {job})") in crowd.did
 
 
 def test_jobs_that_nobody_funds__a_members_look_costs_no_more(

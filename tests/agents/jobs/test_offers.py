@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace as Stub
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -24,9 +24,10 @@ from agents.jobs.publish import Terms
 from agents.jobs.riders import riders_paid
 from agents.jobs.workload import training, verifying
 from agents.mechanisms import verify
-from agents.protocol.numbers import BPS, ZOO, JobStatus, Phase, Role, Violation
+from agents.protocol.numbers import BPS, NOBODY, ZOO, JobStatus, Phase, Role, Violation
 from agents.protocol.slashing import DEFAULTS, Row
 from agents.protocol.structs import NO_ROUND, Bounds, Round
+from agents.protocol.structs import Terms as ChainTerms
 from agents.runtime.chain import Head
 from agents.runtime.config import AgentSettings, TrainerSettings
 from agents.runtime.errors import RpcDown
@@ -261,7 +262,8 @@ def test_the_log_says_once_why_a_job_is_refused(
     offers._settings = AgentSettings.model_construct(device=DEVICE, max_jobs=1, least_pay=0.0)
     job = listed()
     job.status, job.rounds_opened = JobStatus.ACTIVE, 0
-    monkeypatch.setattr(offers, "_live_jobs", lambda: {1: job})
+    monkeypatch.setattr(offers, "_jobs", {1: job})
+    monkeypatch.setattr(offers, "_ask", lambda _: [1])
     monkeypatch.setattr(offers, "_nodes", lambda: NODES)
     monkeypatch.setattr(offers, "_rounds", lambda *_: ((), None))
     monkeypatch.setattr(module, "_STAKES_S", 0.0)
@@ -304,7 +306,7 @@ class Baits:
         for number, job in jobs.items():
             job.status, job.rounds_opened = JobStatus.ACTIVE, 0
             job.terms.spec = bytes([number]) * 32
-        offers._live_jobs = lambda: jobs
+        offers._jobs, offers._ask = jobs, lambda _: list(jobs)
         offers._nodes = lambda: NODES
         offers._rounds = lambda *_: ((), None)
         self.offers: Offers = offers
@@ -406,6 +408,109 @@ def test_a_spec_that_comes_late_is_read(tiny: HonestRound, tmp_path: Path) -> No
     assert baits.look(2) == [1] and len(baits.searched) == 1
     baits.now += SEARCH
     assert sorted(baits.look(3)) == [1, 2]
+
+
+class Market:
+    """Jobs on chain that are funded, each with a running round, and which were asked about."""
+
+    def __init__(self, count: int) -> None:
+        self.there = count
+        self.funded = set(range(1, count + 1))
+        self.asked: list[int] = []
+        self.jobs, self.pool, self.rounds, self.registry = "jobs", "pool", "rounds", None
+        self.chain = Stub(call_many=self.call_many, call=lambda *_: NODES)
+        fields = dict.fromkeys(get_type_hints(ChainTerms), 1)
+        digests = {name: bytes(32) for name in ("spec", "genesis_model", "genesis_checkpoint")}
+        self._terms = Stub(**fields | digests)
+
+    def job_count(self) -> int:
+        return self.there
+
+    def bounds(self) -> Bounds:
+        return Bounds(0, 10**30, 0, 0)
+
+    def node(self, _: int) -> Any:
+        return Stub(benchmark_score=0)
+
+    def round(self, job: int, number: int) -> Round:
+        return self._round(job)
+
+    def _round(self, job: int) -> Round:
+        phase = Phase.COMMIT if job in self.funded else Phase.VOID
+        return replace(NO_ROUND, phase=phase)
+
+    def call_many(self, calls: list[Any]) -> list[Any]:
+        return [self._answer(view, arguments[0]) for _, view, arguments in calls]
+
+    def _answer(self, view: str, job: int) -> Any:
+        assert job <= self.there, "the contract reverts"
+        if view == "round":
+            return self._round(job)
+        if view == "escrow":
+            return int(job in self.funded)
+        self.asked.append(job)
+        counts = {"status": 1, "rounds_opened": 1, "rounds_done": 0}
+        return Stub(
+            sponsor=NOBODY, cancel_requested=False, terms=self._terms, model=bytes(32), **counts
+        )
+
+
+@pytest.fixture
+def market(tiny: HonestRound, tmp_path: Path) -> tuple[Market, Offers]:
+    """A thousand jobs, and an agent that has looked at them once. It serves number 700."""
+    network = Market(1_000)
+    offers = made(Role.TRAINER, tiny.job, network, tmp_path)
+    offers._settings = AgentSettings.model_construct(device=DEVICE, max_jobs=1, least_pay=0.0)
+    look(offers, 1)
+    return network, offers
+
+
+def look(offers: Offers, number: int) -> None:
+    offers._with_spec = lambda offer, _: offer  # type: ignore[method-assign]
+    offers.rated(Head(number, number.to_bytes(32), bytes(32), 100), 1, {700})
+
+
+def test_a_look_asks_about_the_jobs_that_are_served_and_some_of_the_others(
+    market: tuple[Market, Offers],
+) -> None:
+    network, offers = market
+    assert sorted(network.asked) == [*range(1, 1_001)] == sorted(offers.live)
+    seen = set()
+    for number in range(2, 40):
+        network.asked.clear()
+        look(offers, number)
+        assert 700 in network.asked and len(network.asked) <= 32 + 2
+        seen |= {*network.asked}
+    assert seen == offers.live, "each has its turn"
+
+
+def test_a_job_that_ends_is_dropped_in_its_turn__and_one_that_is_served_at_once(
+    market: tuple[Market, Offers],
+) -> None:
+    network, offers = market
+    network.funded -= {5, 700}
+    look(offers, 2)
+    assert 700 not in offers.live
+    for number in range(3, 40):
+        look(offers, number)
+    assert offers.live == {*range(1, 1_001)} - {5, 700}
+
+
+def test_a_job_that_is_new_is_asked_about_at_once(market: tuple[Market, Offers]) -> None:
+    network, offers = market
+    network.there = 1_001
+    network.funded.add(1_001)
+    look(offers, 2)
+    assert 1_001 in offers.live
+
+
+def test_jobs_that_a_reorganisation_took_away_are_not_asked_about(
+    market: tuple[Market, Offers],
+) -> None:
+    network, offers = market
+    network.there = 900
+    look(offers, 2)
+    assert offers.live == {*range(1, 901)}
 
 
 class Rounds:
