@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.stage.journeys import Stage, Visit
 
@@ -93,6 +94,34 @@ def test_a_node_that_the_index_has_not_read__is_shown_once_it_has(
     assert asked.count(reader.page.url) <= 2, "for the newest block and the next, not all the time"
     people.enlist("late")
     expect(reader.page.locator(f"#node-actions-{next_id}")).to_be_attached()
+
+
+def test_a_page_whose_address_is_gone__is_asked_for_ever_more_seldom(
+    stage: Stage, visit: Begin
+) -> None:
+    """A reorganisation may take back what it shows. What was shown stays; the next block has it
+    asked for once more, and with an answer it is up to date again."""
+    reader = visit()
+    node = stage.people.nodes["ann"].node_id
+    reader.page.goto(f"/nodes/{node}")
+    address, there, asked = reader.page.url, False, []
+
+    def answer(route: Route) -> None:
+        if route.request.resource_type == "fetch":
+            asked.append(time.monotonic())
+        if there:
+            route.continue_()
+        else:
+            route.fulfill(status=404, body="<html><body>There is nothing.</body></html>")
+
+    reader.page.route(address, answer)
+    stage.people.chain.mine()
+    reader.page.wait_for_timeout(9_000)
+    assert 2 <= len(asked) <= 6, "every 400 ms would be twenty"
+    there = True
+    before = _block(reader)
+    stage.people.chain.mine()
+    expect(reader.page.locator("#chainline")).not_to_have_text(before)
 
 
 def test_what_somebody_types__is_left_alone_while_the_page_is_alive(

@@ -4,12 +4,15 @@
 import { all } from "../dom";
 
 const GAP_MS = 400;
+const MOST_MS = 15_000;
 /** What the reader has asked for and is reading. */
 const SHOWN = ".action-place > *, .generate-place > *, .recomputed > *, .download-state";
 
 let wanted: Set<string> | "all" = new Set();
 let timer = 0;
 let running = false;
+/** Fetches in a row that brought nothing. */
+let failed = 0;
 /** What the server said of a part that was swapped in: scripts change the part itself. */
 const sources = new WeakMap<HTMLElement, string>();
 
@@ -34,15 +37,24 @@ function concerns(element: HTMLElement, topics: Set<string> | "all"): boolean {
 
 /** Have the parts with one of these topics (`job:1`, `node:3`, `block`) fetched again soon. */
 export function refresh(topics: Iterable<string> | "all"): void {
+  want(topics);
+  if (!timer || failed) soon(GAP_MS);
+}
+
+function want(topics: Iterable<string> | "all"): void {
   if (topics === "all" || wanted === "all") wanted = "all";
   else for (const topic of topics) wanted.add(topic);
-  if (!timer) timer = window.setTimeout(() => void swap(), GAP_MS);
+}
+
+function soon(wait: number): void {
+  window.clearTimeout(timer);
+  timer = window.setTimeout(() => void swap(), wait);
 }
 
 async function swap(): Promise<void> {
   timer = 0;
   if (running) {
-    timer = window.setTimeout(() => void swap(), GAP_MS);
+    soon(GAP_MS);
     return;
   }
   const topics = wanted;
@@ -61,9 +73,13 @@ async function swap(): Promise<void> {
     if (!awaited && !answer.ok) throw new TypeError(`status ${answer.status}`);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of parts) replace(part, page.getElementById(part.id));
+    failed = 0;
     document.dispatchEvent(new CustomEvent("menagerie:swapped"));
   } catch {
-    refresh(topics); // the server is away: the parts are fetched when it is asked next
+    // The server is away, or has nothing at this address any more: a reorganisation took it back.
+    failed += 1;
+    want(topics);
+    soon(Math.min(GAP_MS * 2 ** failed, MOST_MS));
   } finally {
     running = false;
   }
