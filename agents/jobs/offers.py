@@ -1,15 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The live jobs as the chain and the store have them, for `agents.jobs.choice` to rank.
 
-A job is live while a round of it is running or not settled, or while it is active and its escrow
-pays for another round. Every job that was ever created is looked at: nobody can push a job out of
-sight by creating others. One that was not live is asked again after a growing pause, so that old
-jobs, and jobs that nobody funded, cost next to nothing.
-
-Of the live ones a look asks about those that the node serves, and some others in turn; the rest are
-as they were last seen, since escrow is paid back and who funds a thousand jobs would have every
-agent ask about all of them.
-
 What trainers have at stake decides what a verifier must do again, and whether a job's terms deter a
 lie: one whose terms don't is refused, and so is one whose results can't be recomputed while they
 are disputed. What is at stake is read once a minute for all jobs together.
@@ -25,7 +16,7 @@ would hold every agent up.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,10 +24,8 @@ from typing import TYPE_CHECKING
 from agents.jobs.at_stake import AtStake, Watched
 from agents.jobs.choice import (
     FLOP_PER_UNIT,
-    PAST_ROUNDS,
     USUAL_SPEED,
     Offer,
-    PastRound,
     Rated,
     hourly,
     looked_at,
@@ -44,11 +33,12 @@ from agents.jobs.choice import (
     refusal,
 )
 from agents.jobs.hidden_riders import riders_hidden
+from agents.jobs.live_jobs import LiveJobs
 from agents.jobs.own_data import shown_openly
 from agents.jobs.riders import riders_paid
 from agents.protocol.network import Network
-from agents.protocol.numbers import BPS, JobStatus, Phase, Role
-from agents.protocol.structs import Bounds, Job, Round, Terms, read
+from agents.protocol.numbers import BPS, Phase, Role
+from agents.protocol.structs import Bounds, Job, Terms, read
 from agents.runtime.chain import Head
 from agents.runtime.config import AgentSettings
 from agents.runtime.errors import AgentError
@@ -60,9 +50,7 @@ from agents.training.spec import SpecError
 if TYPE_CHECKING:  # who only asks what jobs pay does not load torch
     from agents.jobs.job import JobContext
 
-_BATCH = 200  # calls in a request
-_IN_TURN = 32  # live jobs that the node does not serve, asked about at a look
-_PAUSE_MIN_S = 0.25  # until a job that is not live, or whose spec can't be had, is asked again
+_PAUSE_MIN_S = 0.25  # until a spec that can't be had is asked for again
 _PAUSE_MAX_S = 600.0
 _SEARCH_S = 0.5  # a spec that can't be used, or worked on, after so long ends this look's reading
 _WAIT_S = 2.0  # that a spec and its files are waited for; they are taken at a later look
@@ -73,9 +61,6 @@ _COMING = "its spec, or a file that it names, is still coming"
 _CROWDED = "its spec is yet to be read: too many others are still coming"
 _SCORE_SCALE = 1_000_000  # of NodeBenchmarks: a score is units per second times this
 _HOUR = 3_600  # after which the places for new jobs are drawn again
-_OVER = (Phase.FINALIZED, Phase.VOID)
-_AT_ONCE = PAST_ROUNDS + 1  # of a job's rounds read in a request: the running one, and those before
-_BACK = 8 * _AT_ONCE  # rounds looked through for those with work: anyone may open empty ones
 
 
 class _Coming(Exception):
@@ -101,7 +86,6 @@ class Offers:
         fetch: Callable[[bytes], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.live: set[int] = set()
         self.reasons: dict[int, str] = {}
         self.proven: dict[int, float] = {}
         self.stakes = Watched(network)
@@ -113,18 +97,19 @@ class Offers:
         self._job_of = job_of
         self._fetch = fetch
         self._clock = clock
-        self._jobs: dict[int, Job] = {}  # the live ones; who was asked about longest ago is first
-        self._seen: dict[int, Offer] = {}  # what they offered then
-        self._ending: set[int] = set()  # live ones that can't pay for another round
-        self._again: dict[int, tuple[float, float]] = {}  # dead jobs: the next look, the pause
+        self._live = LiveJobs(network, clock)
+        self._seen: dict[int, Offer] = {}  # what live jobs offered when they were last asked about
         self._unread: dict[bytes, tuple[float, float, str]] = {}  # specs by digest: the same, why
         self._had: set[bytes] = set()  # specs that could be read
         self._coming = SlowCalls[bytes, tuple[Exception | None, float]](_WAIT_S, "spec")
         self._took = 0.0  # seconds that the files of the newest spec took to come
         self._searched = False  # in vain, or for what is still coming, in this look
-        self._past: dict[tuple[int, int], Round] = {}  # over, by job and number
         self._looked_at: tuple[int, bytes] | None = None
         self._rated: list[Rated] = []
+
+    @property
+    def live(self) -> set[int]:
+        return set(self._live.jobs)
 
     def rated(
         self, head: Head, node: int, keep: Collection[int] = (), known: Collection[int] = ()
@@ -156,7 +141,7 @@ class Offers:
     ) -> list[Rated]:
         speed, least = self._speed(node), self._settings.least_pay
         offers = self._offers(head, {one.job_id for one in self._rated}.union(keep, known))
-        live = self._jobs
+        live = self._live.jobs
         self.proven = {one.job_id: hourly(one, speed) for one in offers if one.has_paid}
         if self._role == Role.TRAINER:  # it works in one
             offers.sort(key=lambda o: (o.job_id not in keep, -hourly(o, speed), o.job_id))
@@ -192,72 +177,13 @@ class Offers:
     # -- chain ---------------------------------------------------------------------------------
 
     def _offers(self, head: Head, served: Collection[int] | None) -> list[Offer]:
-        """What the live jobs offer. `served`: those that are asked about in any case, None for all
-        of them."""
+        """What the live jobs offer. `served`: as for `LiveJobs.ask`."""
         bounds, nodes = self._network.bounds(), self._nodes()
-        for job_id in self._ask(served):
-            self._seen[job_id] = self._offer(job_id, self._jobs[job_id], nodes, bounds, head)
+        live = self._live.jobs
+        for job_id in self._live.ask(served):
+            self._seen[job_id] = self._offer(job_id, live[job_id], nodes, bounds, head)
+        self._seen = {job_id: offer for job_id, offer in self._seen.items() if job_id in live}
         return list(self._seen.values())
-
-    def _ask(self, served: Collection[int] | None) -> list[int]:
-        """Ask about the jobs that are due; those of them that are live."""
-        now = self._clock()
-        count = self._network.job_count()
-        for job_id in [job_id for job_id in self._jobs if job_id > count]:  # by a reorg
-            del self._jobs[job_id]
-            self._seen.pop(job_id, None)
-        due = [
-            job_id
-            for job_id in range(1, count + 1)
-            if job_id not in self._jobs and now >= self._again.get(job_id, (0,))[0]
-        ]
-        others = [i for i in self._jobs if served is not None and i not in served]
-        resting = set(others[_IN_TURN:])
-        due += [job_id for job_id in self._jobs if job_id not in resting]
-        live = []
-        for first in range(0, len(due), _BATCH):
-            for job_id, job, escrow in self._read(due[first : first + _BATCH]):
-                pays = job.status == JobStatus.ACTIVE and escrow >= job.terms.reward_per_round
-                (self._ending.discard if pays else self._ending.add)(job_id)
-                self._jobs.pop(job_id, None)
-                if pays or self._has_round(job_id, job):
-                    self._jobs[job_id] = job
-                    self._again.pop(job_id, None)
-                    live.append(job_id)
-                else:
-                    self._seen.pop(job_id, None)
-                    before = self._again.get(job_id, (0.0, 0.0))[1]
-                    pause = min(max(_PAUSE_MIN_S, 2 * before), _PAUSE_MAX_S)
-                    self._again[job_id] = now + pause, pause
-        self.live = set(self._jobs)
-        self._past = {place: kept for place, kept in self._past.items() if place[0] in self.live}
-        return live
-
-    def _read(self, jobs: list[int]) -> list[tuple[int, Job, int]]:
-        """These jobs with their escrows. Their newest rounds come along, so that nobody has to wait
-        for those of one job after another's."""
-        network = self._network
-        calls = [(network.jobs, "job", (job_id,)) for job_id in jobs]
-        money = [(network.pool, "escrow", (job_id,)) for job_id in jobs]
-        answers = network.chain.call_many([*calls, *money])
-        found = [
-            (job_id, read(Job, job), read(int, escrow))
-            for job_id, job, escrow in zip(
-                jobs, answers[: len(jobs)], answers[len(jobs) :], strict=True
-            )
-        ]
-        newest = [(i, job.rounds_opened) for i, job, _ in found if job.rounds_opened]
-        network.chain.call_many([(network.rounds, "round", place) for place in newest])
-        return found
-
-    def _has_round(self, job_id: int, job: Job) -> bool:
-        """Whether a round of the job is running or not settled."""
-        if not job.rounds_opened:
-            return False
-        newest = self._network.round(job_id, job.rounds_opened)
-        return not (
-            newest.phase == Phase.VOID or (newest.phase == Phase.FINALIZED and newest.settled)
-        )
 
     def _nodes(self) -> int:
         """How many nodes may share a round: all that have the role."""
@@ -271,11 +197,11 @@ class Offers:
 
     def _offer(self, job_id: int, job: Job, nodes: int, bounds: Bounds, head: Head) -> Offer:
         terms = job.terms
-        past, running = self._rounds(job_id, job, head)
+        past, running = self._live.rounds(job_id, job, head)
         late = 0 if running is None else max(0, head.timestamp - running.deadline)
         refused = bounds.broken_by(terms)
         trains = running is not None and running.phase in (Phase.COMMIT, Phase.REVEAL)
-        if self._role == Role.TRAINER and job_id in self._ending and not trains:
+        if self._role == Role.TRAINER and job_id in self._live.ending and not trains:
             refused = "it has ended, or its escrow does not pay for another round"
         until, why = self._barred.get(job_id, (0, ""))
         if head.timestamp < until:
@@ -298,42 +224,6 @@ class Offers:
         if self._role == Role.AGGREGATOR:
             return reward * terms.aggregator_bps // BPS
         return reward * (BPS - terms.verifier_bps - terms.aggregator_bps) // BPS
-
-    def _rounds(
-        self, job_id: int, job: Job, head: Head
-    ) -> tuple[tuple[PastRound, ...], Round | None]:
-        """The rounds that are over, back to the one that is number `PAST_ROUNDS` of those that
-        somebody worked in; and the running one."""
-        end, worked, found = head.timestamp, 0, []
-        running: Round | None = None
-        for number, round_ in self._back(job_id, job.rounds_opened):
-            if round_.phase in _OVER:
-                paid, lasted = round_.phase == Phase.FINALIZED, end - round_.opened_at
-                found.append(PastRound(round_.opened_at, lasted, paid, bool(round_.n_committed)))
-                worked += found[-1].worked
-            elif number == job.rounds_opened:
-                running = round_
-            if worked == PAST_ROUNDS:
-                break
-            end = round_.opened_at
-        return tuple(reversed(found)), running
-
-    def _back(self, job_id: int, newest: int) -> Iterator[tuple[int, Round]]:
-        """A job's rounds, the newest first, `_BACK` at most. They are read as they are asked for,
-        and those that are over once."""
-        oldest = max(1, newest - _BACK + 1)
-        self._past.pop((job_id, oldest - 1), None)
-        for last in range(newest, oldest - 1, -_AT_ONCE):
-            numbers = range(last, max(oldest, last - _AT_ONCE + 1) - 1, -1)
-            unknown = [n for n in numbers if (job_id, n) not in self._past]
-            answers = self._network.chain.call_many(
-                [(self._network.rounds, "round", (job_id, n)) for n in unknown]
-            )
-            now = {n: read(Round, answer) for n, answer in zip(unknown, answers, strict=True)}
-            over = {n: round_ for n, round_ in now.items() if n < newest and round_.phase in _OVER}
-            self._past |= {(job_id, n): round_ for n, round_ in over.items()}
-            for number in numbers:
-                yield number, now.get(number) or self._past[job_id, number]
 
     # -- store ---------------------------------------------------------------------------------
 

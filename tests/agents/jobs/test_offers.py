@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace as Stub
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 
@@ -24,10 +24,9 @@ from agents.jobs.publish import Terms
 from agents.jobs.riders import riders_paid
 from agents.jobs.workload import training, verifying
 from agents.mechanisms import verify
-from agents.protocol.numbers import BPS, NOBODY, ZOO, JobStatus, Phase, Role, Violation
+from agents.protocol.numbers import BPS, ZOO, JobStatus, Role, Violation
 from agents.protocol.slashing import DEFAULTS, Row
-from agents.protocol.structs import NO_ROUND, Bounds, Round
-from agents.protocol.structs import Terms as ChainTerms
+from agents.protocol.structs import Bounds
 from agents.runtime.chain import Head
 from agents.runtime.config import AgentSettings, TrainerSettings
 from agents.runtime.errors import RpcDown
@@ -66,6 +65,11 @@ def made(role: Role, job: JobContext, network: Any, folder: Path, **trainer: Any
     settings = AgentSettings.model_construct(device=DEVICE, trainer=TrainerSettings(**trainer))
     log = open_log("test", path=folder / "log")
     return Offers(network, settings, log, role, lambda _: job, lambda _: None)
+
+
+def stub_of(jobs: dict[int, Any]) -> Any:
+    """Live jobs without a round that are all asked about."""
+    return Stub(jobs=jobs, ending=(), ask=lambda _: list(jobs), rounds=lambda *_: ((), None))
 
 
 def listed(done: int = 0, **terms: Any) -> Any:
@@ -262,10 +266,8 @@ def test_the_log_says_once_why_a_job_is_refused(
     offers._settings = AgentSettings.model_construct(device=DEVICE, max_jobs=1, least_pay=0.0)
     job = listed()
     job.status, job.rounds_opened = JobStatus.ACTIVE, 0
-    monkeypatch.setattr(offers, "_jobs", {1: job})
-    monkeypatch.setattr(offers, "_ask", lambda _: [1])
+    offers._live = stub_of({1: job})
     monkeypatch.setattr(offers, "_nodes", lambda: NODES)
-    monkeypatch.setattr(offers, "_rounds", lambda *_: ((), None))
     monkeypatch.setattr(module, "_STAKES_S", 0.0)
 
     def taken(number: int, table: Mapping[int, Row]) -> list[int]:
@@ -306,9 +308,8 @@ class Baits:
         for number, job in jobs.items():
             job.status, job.rounds_opened = JobStatus.ACTIVE, 0
             job.terms.spec = bytes([number]) * 32
-        offers._jobs, offers._ask = jobs, lambda _: list(jobs)
+        offers._live = stub_of(jobs)
         offers._nodes = lambda: NODES
-        offers._rounds = lambda *_: ((), None)
         self.offers: Offers = offers
 
     def fetch(self, spec: bytes) -> None:
@@ -408,152 +409,3 @@ def test_a_spec_that_comes_late_is_read(tiny: HonestRound, tmp_path: Path) -> No
     assert baits.look(2) == [1] and len(baits.searched) == 1
     baits.now += SEARCH
     assert sorted(baits.look(3)) == [1, 2]
-
-
-class Market:
-    """Jobs on chain that are funded, each with a running round, and which were asked about."""
-
-    def __init__(self, count: int) -> None:
-        self.there = count
-        self.funded = set(range(1, count + 1))
-        self.asked: list[int] = []
-        self.jobs, self.pool, self.rounds, self.registry = "jobs", "pool", "rounds", None
-        self.chain = Stub(call_many=self.call_many, call=lambda *_: NODES)
-        fields = dict.fromkeys(get_type_hints(ChainTerms), 1)
-        digests = {name: bytes(32) for name in ("spec", "genesis_model", "genesis_checkpoint")}
-        self._terms = Stub(**fields | digests)
-
-    def job_count(self) -> int:
-        return self.there
-
-    def bounds(self) -> Bounds:
-        return Bounds(0, 10**30, 0, 0)
-
-    def node(self, _: int) -> Any:
-        return Stub(benchmark_score=0)
-
-    def round(self, job: int, number: int) -> Round:
-        return self._round(job)
-
-    def _round(self, job: int) -> Round:
-        phase = Phase.COMMIT if job in self.funded else Phase.VOID
-        return replace(NO_ROUND, phase=phase)
-
-    def call_many(self, calls: list[Any]) -> list[Any]:
-        return [self._answer(view, arguments[0]) for _, view, arguments in calls]
-
-    def _answer(self, view: str, job: int) -> Any:
-        assert job <= self.there, "the contract reverts"
-        if view == "round":
-            return self._round(job)
-        if view == "escrow":
-            return int(job in self.funded)
-        self.asked.append(job)
-        counts = {"status": 1, "rounds_opened": 1, "rounds_done": 0}
-        return Stub(
-            sponsor=NOBODY, cancel_requested=False, terms=self._terms, model=bytes(32), **counts
-        )
-
-
-@pytest.fixture
-def market(tiny: HonestRound, tmp_path: Path) -> tuple[Market, Offers]:
-    """A thousand jobs, and an agent that has looked at them once. It serves number 700."""
-    network = Market(1_000)
-    offers = made(Role.TRAINER, tiny.job, network, tmp_path)
-    offers._settings = AgentSettings.model_construct(device=DEVICE, max_jobs=1, least_pay=0.0)
-    look(offers, 1)
-    return network, offers
-
-
-def look(offers: Offers, number: int) -> None:
-    offers._with_spec = lambda offer, _: offer  # type: ignore[method-assign]
-    offers.rated(Head(number, number.to_bytes(32), bytes(32), 100), 1, {700})
-
-
-def test_a_look_asks_about_the_jobs_that_are_served_and_some_of_the_others(
-    market: tuple[Market, Offers],
-) -> None:
-    network, offers = market
-    assert sorted(network.asked) == [*range(1, 1_001)] == sorted(offers.live)
-    seen = set()
-    for number in range(2, 40):
-        network.asked.clear()
-        look(offers, number)
-        assert 700 in network.asked and len(network.asked) <= 32 + 2
-        seen |= {*network.asked}
-    assert seen == offers.live, "each has its turn"
-
-
-def test_a_job_that_ends_is_dropped_in_its_turn__and_one_that_is_served_at_once(
-    market: tuple[Market, Offers],
-) -> None:
-    network, offers = market
-    network.funded -= {5, 700}
-    look(offers, 2)
-    assert 700 not in offers.live
-    for number in range(3, 40):
-        look(offers, number)
-    assert offers.live == {*range(1, 1_001)} - {5, 700}
-
-
-def test_a_job_that_is_new_is_asked_about_at_once(market: tuple[Market, Offers]) -> None:
-    network, offers = market
-    network.there = 1_001
-    network.funded.add(1_001)
-    look(offers, 2)
-    assert 1_001 in offers.live
-
-
-def test_jobs_that_a_reorganisation_took_away_are_not_asked_about(
-    market: tuple[Market, Offers],
-) -> None:
-    network, offers = market
-    network.there = 900
-    look(offers, 2)
-    assert offers.live == {*range(1, 901)}
-
-
-class Rounds:
-    """A job's rounds on chain, 100 s apart, and how many of them were read."""
-
-    def __init__(self) -> None:
-        self.all: list[Round] = []
-        self.read = 0
-        self.chain, self.rounds = Stub(call_many=self.call_many), None
-
-    def add(self, count: int, phase: Phase, committed: int = 1) -> None:
-        for _ in range(count):
-            at = 100 * len(self.all)
-            self.all.append(replace(NO_ROUND, phase=phase, opened_at=at, n_committed=committed))
-
-    def call_many(self, calls: list[Any]) -> list[Round]:
-        self.read += len(calls)
-        return [self.all[number - 1] for _, _, (_, number) in calls]
-
-
-@pytest.mark.parametrize("role", [Role.TRAINER, Role.VERIFIER, Role.AGGREGATOR])
-def test_rounds_that_nobody_came_to_push_none_with_work_out_of_sight(
-    tiny: HonestRound, tmp_path: Path, role: Role
-) -> None:
-    """Eight rounds that were paid, and fifty that a stranger opened; each is read once."""
-    network = Rounds()
-    offers = made(role, tiny.job, network, tmp_path)
-
-    def past() -> list[tuple[bool, bool]]:
-        job: Any = Stub(rounds_opened=len(network.all))
-        found, running = offers._rounds(1, job, Head(1, b"", b"", 100 * len(network.all)))
-        assert running is None
-        assert [one.lasted_s for one in found] == [100] * len(found)
-        return [(one.paid, one.worked) for one in found]
-
-    network.add(12, Phase.FINALIZED)
-    assert past() == [(True, True)] * 8 and network.read == 9
-    network.add(50, Phase.VOID, committed=0)
-    assert past() == [(True, True)] * 8 + [(False, False)] * 50
-    assert network.read <= 9 + 50 + 9
-    read = network.read
-    assert past() == [(True, True)] * 8 + [(False, False)] * 50
-    assert network.read == read + 1, "the newest alone"
-    network.add(100_000, Phase.VOID, committed=0)
-    assert not any(paid for paid, _ in past())
-    assert network.read < read + 100, "it looks back no further"
