@@ -16,9 +16,9 @@ from scripts._net.preloaded import end_with_parent
 
 # What an agent imports once it has a key, a settings file or a job, and what a library does then.
 _LATER = (
-    "agents.__main__",
-    "Crypto.Cipher._mode_ctr",
+    "click",
     "coincurve",
+    "Crypto.Cipher._mode_ctr",
     "cryptography.hazmat.backends.openssl.backend",
     "safetensors.torch",
     "torch.utils._device",

@@ -41,7 +41,7 @@ import json, os, sys, time
 print(json.dumps({
     "arguments": sys.argv[1:], "who": os.environ.get("WHO"), "torch": "torch" in sys.modules,
     "threads": os.environ["OMP_NUM_THREADS"], "directory": os.getcwd(), "pid": os.getpid(),
-    "group": os.getpgrp(),
+    "group": os.getpgrp(), "mechanisms": "agents.mechanisms.merge.median" in sys.modules,
 }))
 print("to stderr", file=sys.stderr)
 time.sleep(300)
@@ -205,6 +205,7 @@ def test_fork__is_a_process_of_its_own_with_libraries_loaded(tmp_path: Path, mod
             "threads": "1",
             "directory": str(tmp_path),
             "torch": True,
+            "mechanisms": True,
             "pid": process.pid,
             "group": process.pid,
         }
@@ -213,6 +214,16 @@ def test_fork__is_a_process_of_its_own_with_libraries_loaded(tmp_path: Path, mod
         again = supervisor.restart("teller")
         assert again.pid != process.pid
     assert not alive(again.pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux only")
+def test_fork__an_agent_s_log_begins_with_what_the_agent_says(tmp_path: Path) -> None:
+    """Python warns of a module that is run and was imported before."""
+    command = [sys.executable, "-m", "agents", "--help"]
+    with Supervisor(tmp_path) as supervisor:
+        helped = supervisor.start("agent", command, settings=pinned_environment())
+        assert helped.wait(120) and helped.returncode == 0
+    assert log_of(tmp_path, "agent").lstrip().startswith("Usage: ")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux only")
