@@ -313,7 +313,7 @@ class Offers:
         from agents.jobs.workload import training, verifying
 
         if self._role != Role.VERIFIER:
-            return training(job, nodes)
+            return training(job, len(at_stake.stakes[: listed.terms.max_nodes]))
         retained = min(listed.rounds_done, listed.terms.retain_rounds)
         found = at_stake.checking(listed.terms, job.spec.audit_sample, retained)
         return nodes * verifying(job, found)  # every verifier does all of it

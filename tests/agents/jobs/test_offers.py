@@ -33,10 +33,18 @@ from agents.runtime.errors import RpcDown
 from agents.runtime.logs import open_log
 from agents.storage.errors import NotFound, StoreUnavailable
 from agents.training.determinism import determinism_class
-from agents.training.spec import SpecError
+from agents.training.spec import JobSpec, SpecError
 from tests.stage.memory.honest_round import DEVICE, HonestRound
 
 NODES = 3
+GAUNTLET = {
+    "verify": "gauntlet",
+    "score": "gauntlet",
+    "score_options": {"eval_batches": 1},
+    "codec": "demo",
+    "merge": "demo_sign",
+    "optimizer": {"batch_size": 2, "seq_len": 16, "inner": "gradient"},
+}
 OFFER = Offer(1, 1_000 * ZOO, NODES, 300)
 STAKES = (100 * ZOO, 100 * ZOO, 200 * ZOO, 900 * ZOO)
 
@@ -82,8 +90,13 @@ def listed(done: int = 0, **terms: Any) -> Any:
 def test_the_rounds_training_is_what_trainers_share(
     tiny: HonestRound, tmp_path: Path, role: Role
 ) -> None:
-    found = made(role, tiny.job, Registry(), tmp_path)._with_spec(OFFER, listed())
-    assert found.flop == training(tiny.job, OFFER.nodes)
+    """Whoever asks: of its own role there may be more or fewer. In a gauntlet each of the four that
+    have a seat is assigned no more than is measured."""
+    measured = JobSpec.from_dict({**tiny.job.spec.model_dump(mode="json"), **GAUNTLET})
+    for job in (tiny.job, JobContext(measured, tiny.store)):
+        found = made(role, job, Registry(), tmp_path)._with_spec(OFFER, listed())
+        assert found.refused is None and found.flop == training(job, len(STAKES))
+    assert training(job, len(STAKES)) < training(tiny.job, len(STAKES))
 
 
 def test_a_verifier_s_work_is_what_it_does_again(tiny: HonestRound, tmp_path: Path) -> None:
