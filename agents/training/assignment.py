@@ -15,7 +15,6 @@ from eth_abi import encode
 from eth_utils import keccak
 
 from agents.mechanisms import verify
-from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.storage.canonical import dumps
 from agents.training.spec import Hyperparameters, JobSpec
 
@@ -221,6 +220,8 @@ def equal_share(spec: JobSpec, nodes: int) -> int:
     Never more than validators look for work on. Of a job with more of them, less is done in a round
     while its nodes are few.
     """
+    from agents.mechanisms.score.gauntlet import Gauntlet  # loads torch, which few need here
+
     most = Gauntlet(**dict[str, Any](spec.score_options)).most_assigned
     return max(1, min(spec.batches_per_round // nodes, most))
 

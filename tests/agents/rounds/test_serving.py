@@ -84,7 +84,7 @@ class Jobs:
     def step(self, rated: list[int], live: set[int] | None = None, node: int = 7) -> str | None:
         offers: Any = self.serving.offers
         offers.rated = lambda *_: [Rated(job, 1.0) for job in rated]
-        offers.live = set(rated) if live is None else live
+        offers._live.jobs = dict.fromkeys(rated if live is None else live)
         return self.serving.step(HEAD, node)
 
     @property
