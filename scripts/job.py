@@ -426,11 +426,7 @@ def _refuse_riders(job: Any, anyway: bool) -> None:
     from agents.jobs.hidden_riders import riders_hidden
     from agents.runtime.config import TrainerSettings
 
-    _refuse(riders_hidden(job, TrainerSettings()), anyway)
-
-
-def _refuse(why: str | None, anyway: bool) -> None:
-    """ClickException with the reason, if there is one, unless `anyway`."""
+    why = riders_hidden(job, TrainerSettings())
     if why is not None and not anyway:
         raise click.ClickException(
             f"The job is refused: {why}. --though-attacks-pay creates it nevertheless."
