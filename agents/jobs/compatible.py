@@ -26,6 +26,7 @@ def check_together(
         *verification.objections(_companions(spec, codec, privacy)),
         *payloads.merging(spec, codec, privacy),
         *pipelines.together(spec, verification, privacy),
+        *pipelines.unlike_machines(spec),
         *machines.listed(spec, verification, privacy),
         *machines.kept_state(spec, verification, codec),
         *machines.products(spec, verification, privacy),

@@ -76,6 +76,10 @@ class Memories:
             return self._stages.before(job_id, plan, node, kept)
         return self.carried(job_id, plan, node, kept).owed
 
+    def moved(self, job_id: int, plan: Plan, node: int, seed: bytes) -> State | None:
+        """As `before`, from weights that this seed moved in their last bits. Of a split model."""
+        return self._stages.before(job_id, plan, node, moved_by=seed)
+
     def carried(self, job_id: int, plan: Plan, node: int, kept: Kept | None = None) -> Carried:
         """All that the node takes into the round of `plan`, where the model is not split.
 

@@ -25,6 +25,10 @@ def _no_memory(node: int) -> State | None:
     return None
 
 
+def _no_moved_memory(node: int, seed: bytes) -> State | None:
+    return None
+
+
 def _nothing_signed(passage: Passage, digest: bytes, signature: bytes) -> bool:
     return False
 
@@ -35,9 +39,10 @@ class RoundInputs:
 
     `before`: the model that the round starts from. `memory`: a node's codec memory before the
     round; `inner`: the state of its inner optimizer, None for zero (both: see
-    `agents.rounds.codec_memory`). `patient`: whether a payload that is gone since it was
-    read is worth waiting for. `signed`: whether a signature is that of the sender of a passage,
-    over the digest of what it handed on, where the model is split.
+    `agents.rounds.codec_memory`). `moved_memory`: the memory again, of a split model, where a seed
+    moved the last bits of the weights that the earlier rounds start from. `patient`: whether a
+    payload that is gone since it was read is worth waiting for. `signed`: whether a signature is
+    that of the sender of a passage, over the digest of what it handed on, where the model is split.
 
     `lies`: by node, evidence of what it stated wrong of the shards that it owns.
 
@@ -58,6 +63,7 @@ class RoundInputs:
     flagged: frozenset[int] = frozenset()
     window_s: int = 0
     memory: Callable[[int], State | None] = _no_memory
+    moved_memory: Callable[[int, bytes], State | None] = _no_moved_memory
     inner: Callable[[int], State | None] = _no_memory
     patient: bool = True
     signed: Signed = _nothing_signed

@@ -203,6 +203,7 @@ class RoundReader:
             before=before,
             submissions=submissions,
             memory=lambda node: self.memories.before(job_id, plan, node),
+            moved_memory=lambda node, seed: self.memories.moved(job_id, plan, node, seed),
             inner=lambda node: self.memories.carried(job_id, plan, node).inner,
             patient=patient,
             signed=self._signed(job_id, round_id, plan),

@@ -30,6 +30,7 @@ from agents.rounds.models import Models
 from agents.rounds.plan import Plan, Plans
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import CorruptContent
+from agents.training import last_bits
 from agents.training.spec import Hyperparameters
 from agents.training.state import State
 
@@ -52,13 +53,22 @@ class StageMemories:
     ) -> None:
         self._network, self._store = network, store
         self._models, self._plans, self._device = models, plans, device
-        self._found: OrderedDict[tuple[bytes, int], State | None] = OrderedDict()
+        self._found: OrderedDict[tuple[bytes, int, bytes], State | None] = OrderedDict()
 
-    def before(self, job_id: int, plan: Plan, node: int, kept: Kept | None = None) -> State | None:
+    def before(
+        self,
+        job_id: int,
+        plan: Plan,
+        node: int,
+        kept: Kept | None = None,
+        moved_by: bytes = b"",
+    ) -> State | None:
         """What the node owes before the round of `plan`; None for nothing.
 
-        `kept`: the node's own copies, which save it from doing its epochs again. Raises StoreError
-        or PayloadError when an artefact of an earlier round can't be had.
+        `kept`: the node's own copies, which save it from doing its epochs again. `moved_by`: a seed
+        by which the weights of those epochs are moved in their last bits, to see whether rounding
+        decides what is owed; empty for the weights as they are. Raises StoreError or PayloadError
+        when an artefact of an earlier round can't be had.
         """
         job, stage = self._models.job(job_id), None
         if plan.epoch is not None:
@@ -79,8 +89,8 @@ class StageMemories:
                 continue
             if (number, node) in plan.invalid:
                 continue
-            if (digest, node) in self._found:
-                memory = self._found[digest, node]
+            if (digest, node, moved_by) in self._found:
+                memory = self._found[digest, node, moved_by]
                 break
             mine = None if kept is None else kept(job_id, number, past.manifest.seed)
             if mine is not None:
@@ -88,8 +98,8 @@ class StageMemories:
                 break
             todo.append((number, digest, past))
         for number, digest, past in reversed(todo):
-            memory = self._advance(job_id, job, number, past, node, memory)
-            self._found[digest, node] = memory
+            memory = self._advance(job_id, job, number, past, node, memory, moved_by)
+            self._found[digest, node, moved_by] = memory
             while len(self._found) > _KEPT:
                 self._found.popitem(last=False)
         return memory
@@ -102,6 +112,7 @@ class StageMemories:
         past: Plan,
         node: int,
         memory: State | None,
+        moved_by: bytes,
     ) -> State | None:
         """The memory after a finalized round, by doing the node's epoch of that round again."""
         assert past.epoch is not None
@@ -116,6 +127,8 @@ class StageMemories:
                 f"what node {node} sent in round {number} can't be read any more: {mined.reason}"
             )
         entries = read_inbox(mined, job, past.epoch, self._store).entries
+        if moved_by:
+            before = last_bits.moved(before, moved_by)
         try:
             work = replay(begun(job, past, node, before, self._device), entries)
         except (StageError, WireError, FloatingPointError):

@@ -9,6 +9,9 @@ digests of what came in must be the same, and the payload, the stated losses and
 neighbours received of it must be near (`agents.verify.handed_on`), unless what it was sent makes
 rounding alone decide them (`agents.verify.rounding`).
 
+Where rounding decides and nobody may be asked in the miner's stead, its own class judges it: such
+jobs list their classes.
+
 Where epochs are audited by segments, it is the entries, events and losses of the drawn one, from
 the published state before it. Whoever read the miner's artefacts has looked at the rest of what its
 log binds: states, and that the payload is the change to the last weights (`agents.rounds.mined`).
@@ -60,7 +63,7 @@ from agents.verify.reexecution import (
     compare_encoded,
     unlike,
 )
-from agents.verify.rounding import Apart, excusers
+from agents.verify.rounding import Apart, decides_what_is_owed, excusers
 from agents.verify.segments import compare_ends
 
 # In 1e-6 nats: fp32 rounds what a loss near 0 is the difference of that coarsely.
@@ -117,11 +120,19 @@ def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentSt
             return Verdict(False, f"The state before segment {part.index} is none: {error}.", {})
     same_class = mined.proof.determinism_class == determinism_class(device)
     found = _judged(inputs, mined, work, start, entries, part, same_class, store)
-    if found.off is None or same_class or mined.segment is not None:
+    if found.off is None or same_class:
         return found
+
+    def again(weights: State) -> StageWork:
+        fresh = begun(job, inputs.plan, node, before if part.index else weights, device)
+        if part.index:
+            _, optimizer = read_state(mined, job, store, part.index - 1)
+            fresh.go_on(weights, optimizer, part.first_step)
+        return fresh
+
     asked = excusers(
-        lambda weights: begun(job, inputs.plan, node, weights, device),
-        before,
+        again,
+        start,
         entries[: found.off.place + 1],
         found.off.share,
         update_limit(job.spec),
@@ -167,9 +178,14 @@ def _judged(
         verdict = _compare_payload(inputs, mined, own, same_class, store)
     details = _details(verdict.cosine, same_class, mined.segment)
     if not verdict.ok:
-        at_end = None
-        if mined.segment is None:
-            at_end = _payload_off(inputs, mined, verdict, own, _last_step(entries))
+        last = _last_step(entries)
+        if mined.segment is not None:
+            # How far off it is does not count: its own class judges it.
+            return Verdict(False, verdict.reason, details, off=Off(last, 0.0))
+        if not same_class and _owes_by_rounding(inputs, mined.reveal.node, own):
+            why = "rounding alone decides what it owes of earlier rounds"
+            return _not_judged(Verdict(False, verdict.reason, details), why)
+        at_end = _payload_off(inputs, mined, verdict, own, last)
         return Verdict(False, verdict.reason, details, off=at_end)
     known = _first_difference(work.events, part.events, exact=True) is None
     known &= _false_loss(work.losses, mined.proof, exact=True) is None
@@ -178,11 +194,25 @@ def _judged(
 
 
 def _excused(found: Verdict, asked: Sequence[int]) -> Verdict:
-    """No word on a miner that would be wrong by tolerances."""
+    """No word on a miner that would be wrong by tolerances, and whom to look at in its stead."""
     who = ", ".join(str(node) for node in asked)
     why = f"rounding alone decides what comes of what it was sent, by some of the nodes {who}"
+    return replace(_not_judged(found, why), ask=tuple(asked))
+
+
+def _not_judged(found: Verdict, why: str) -> Verdict:
     reason = f"Not judged by a machine of another class: {why}. ({found.reason})"
-    return Verdict(True, reason, found.details, why, tuple(asked))
+    return Verdict(True, reason, found.details, why)
+
+
+def _owes_by_rounding(inputs: RoundInputs, node: int, own: State) -> bool:
+    """Whether rounding decides what a miner owes of earlier rounds, which its payload says too.
+    `own`: the change that replay of this round gives. Raises as `check_miner`."""
+    owed = inputs.memory(node)
+    if owed is None:
+        return False
+    moved = inputs.moved_memory(node, inputs.draw_seed)
+    return decides_what_is_owed(owed, moved, own, update_limit(inputs.job.spec))
 
 
 def _forward(entries: Sequence[Entry], sample: int) -> int:

@@ -19,10 +19,11 @@ On the way some numbers are looked at, to say whose messages came before the two
 the miner is off all are, since whoever knows which are looked at could spoil the others.
 
 The weights that an epoch starts from are the ledger's. A segment starts from a state that its miner
-published, and a false one could be made so that rounding decides all that follows. So who is judged
-by a segment is not excused. Nor is who owes something of an earlier round that such a message
-decided: nobody could look at its sender any more, and whoever had a friend do it once could send
-what it likes until the next full synchronisation.
+published, and a false one could be made so that rounding decides all that follows. What a miner
+owes of an earlier compressed round may have been decided by such a message, whose sender nobody can
+look at any more. In both cases a miner is not found wrong either, and nobody need be found in its
+stead: such jobs list their classes (`agents.jobs.combinations.pipelines`), so a verifier of the
+miner's own class, which compares to the bit, judges it.
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ from agents.mechanisms.boundary import WireError
 from agents.pipeline.inbox import Entry
 from agents.pipeline.miner_log import Kind
 from agents.pipeline.work import StageWork
+from agents.training import last_bits
+from agents.training.norms import distance, norm
 from agents.training.state import State
 
 _SHARE = 1 / 4  # of what honest machines may be apart by
 _MARGIN = 2.0  # times as far as the last bits lead
 _LOOKED_AT = 1024  # numbers of a tensor, on the way
-_LAST_BITS = 2.0**-22  # of a weight, which is fp32 in every job
 
 Start = Callable[[State], StageWork]
 Apart = Callable[[Tensor, Tensor], float]
@@ -62,9 +64,9 @@ def excusers(
     rounding does not decide it, or nobody sent anything.
 
     Args:
-        start: the miner's work before its first entry, from given weights.
-        before: the stage's weights at the epoch's start.
-        entries: of the miner, from the first to the one by which it would be found wrong.
+        start: the miner's work before the first of the entries, from given weights.
+        before: the stage's weights there, at the start of the epoch or of the segment.
+        entries: of the miner, to the one by which it would be found wrong.
         off: how far off it is there, as a share of the length of what this entry gives.
         limit: how far apart honest updates may be, as a share of their length.
         seed: of the draw, which was unknown when the messages were sent.
@@ -72,7 +74,7 @@ def excusers(
             A payload that says little of a change shows little of how far it is off.
     """
     plain = list(_trail(start(before), before, entries))
-    moved = _shaken(before, _LAST_BITS, seed)
+    moved = last_bits.moved(before, seed)
     first, far, there = None, 0.0, None
     for place, there in enumerate(_trail(start(moved), moved, entries)):
         far = _far(plain[place], there)
@@ -86,6 +88,19 @@ def excusers(
     if off > _MARGIN * far:
         return ()
     return _senders(entries[: first + 1])
+
+
+def decides_what_is_owed(owed: State, moved: State | None, own: State, limit: float) -> bool:
+    """Whether rounding decides what a miner owes of earlier rounds.
+
+    Args:
+        owed: by replay of its work in those rounds.
+        moved: the same by replay from weights that differ in the last bits; None for nothing.
+        own: the change that its work in this round makes.
+        limit: how far apart honest updates may be, as a share of their length.
+    """
+    far = norm(owed) if moved is None else distance(owed, moved)
+    return not far <= _SHARE * limit * norm(own)  # not finite: decided, too
 
 
 def _trail(work: StageWork, before: State, entries: Sequence[Entry]) -> Iterator[Tensor | None]:
@@ -118,17 +133,6 @@ def _some(tensor: Tensor) -> Tensor:
     """Up to so many of them, at equal distances."""
     flat = tensor.detach().reshape(-1)
     return _all(flat[:: max(1, math.ceil(flat.numel() / _LOOKED_AT))])
-
-
-def _shaken(state: State, share: float, seed: bytes) -> State:
-    """The same numbers, each larger or smaller by up to this share of itself. Everybody draws the
-    same."""
-    source = torch.Generator().manual_seed(int.from_bytes(seed[:8]) >> 1)
-    drawn = {name: torch.rand(state[name].shape, generator=source) for name in sorted(state)}
-    return {
-        name: tensor * (1 + share * (2 * drawn[name].to(tensor.device) - 1))
-        for name, tensor in state.items()
-    }
 
 
 def _far(here: Tensor | None, there: Tensor | None) -> float:

@@ -12,8 +12,10 @@ The defence (`agents.verify.rounding`): the verifier sees that rounding decides 
 wrong for it, and looks at who sent the receiver anything. Its own work then shows the gradient to
 be none. A miner that has a friend send it such a gradient, to be excused for work that it did not
 do, is judged up to this gradient, and its friend is slashed in its place. In a compressed
-round both are held against what would be sent. Not defended, and shown with figures: segments, what
-is owed of an earlier round, and a friend that shows nothing.
+round both are held against what would be sent. By segments, and for what is owed of an earlier
+round, nobody need be found in a receiver's stead: such a job lists its classes, and a verifier of
+the receiver's own class judges it to the bit. Not defended, and shown with figures: a friend that
+shows nothing.
 
 `python -m tests.attacks.test_chosen_gradients FOLDER SPEC` is the miners' process.
 """
@@ -21,6 +23,7 @@ is owed of an earlier round, and a friend that shows nothing.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,10 +35,11 @@ from eth_utils import keccak
 from torch import Tensor
 
 from agents.jobs.model_files import stage_of
-from agents.mechanisms.codec import EdgedCodec
 from agents.pipeline.hand_over import Passage, most_sent
+from agents.pipeline.inbox import Entry
 from agents.pipeline.miner_log import Kind
-from agents.pipeline.work import change, replay
+from agents.pipeline.stage import Passed, Step
+from agents.pipeline.work import StageWork, change, replay
 from agents.protocol.numbers import Violation
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.mined import Mined, fetch_mined, read_inbox
@@ -44,16 +48,10 @@ from agents.rounds.stage_payload import packed
 from agents.rounds.submissions import left_out
 from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
-from agents.training.spec import EDGE_FLOOR, update_limit
+from agents.training import last_bits
+from agents.training.determinism import determinism_class
 from agents.training.state import State
 from agents.verify import miners
-from agents.verify.reexecution import (
-    Comparison,
-    Encoding,
-    Tolerances,
-    compare,
-    compare_encoded,
-)
 from agents.verify.spot_checks import Finding, malformed, reexecute, suspects_by_findings
 from tests.stage.memory.honest_round import DEVICE, TinyJob, scaled
 from tests.stage.memory.mined_round import (
@@ -61,10 +59,11 @@ from tests.stage.memory.mined_round import (
     PIPELINE,
     MinedRound,
     make_mined_job,
+    make_mined_round,
     work_through,
 )
 from tests.stage.memory.miners_pot import COST, PAY, SLASH, STAGES, won
-from tests.stage.memory.other_machine import SLOW, answer, asked, on_another_machine
+from tests.stage.memory.other_machine import SLOW, answer, asked, class_there, on_another_machine
 from tests.stage.memory.spoilt_messages import at_random
 
 BATCH, SEQ = 12, 16
@@ -75,15 +74,18 @@ ELSEWHERE = SLOW | {"MKL_CBWR": "" if os.environ.get("MKL_CBWR") else "COMPATIBL
 """Products are rounded otherwise there than here, too."""
 
 
+HERE = determinism_class(DEVICE)
 SHARING = {"full_every": 3, "codec": "sparse", "codec_options": {"per_chunk": 8}}
 
 
-def spec(inner: str, sharing: dict[str, Any] | None = None) -> dict[str, Any]:
-    pipeline = PIPELINE if sharing is None else {**PIPELINE, "sharing": sharing}
+def spec(inner: str, **block: Any) -> dict[str, Any]:
+    """`block`: of the pipeline. A job that needs a list of classes takes those of both machines."""
+    pipeline = {**PIPELINE, **block}
     optimizer: dict[str, Any] = {"batch_size": BATCH, "seq_len": SEQ, "lr": 1e-2}
     if inner == "muon":
         optimizer |= {"inner": "muon", "inner_options": {"lr_ratio": 3.0}}
-    return {"pipeline": pipeline, "optimizer": optimizer, "batches_per_round": 4}
+    fields = {"pipeline": pipeline, "optimizer": optimizer, "batches_per_round": 4}
+    return {**fields, "classes": [HERE, class_there(ELSEWHERE)]} if block else fields
 
 
 def chosen(tiny: TinyJob, sample: int, most: float) -> bytes:
@@ -101,7 +103,9 @@ def chosen(tiny: TinyJob, sample: int, most: float) -> bytes:
     return slices.boundary.gradients.pack(values)
 
 
-def played(store: EmbeddedStore, fields: dict[str, Any], how: str) -> MinedRound:
+def played(
+    store: EmbeddedStore, fields: dict[str, Any], how: str, work: type[StageWork] = StageWork
+) -> MinedRound:
     """All miners' work. Who sends another message than it made logs what it sent."""
     tiny, plan = make_mined_job(store, **fields)
     epoch = plan.epoch
@@ -120,14 +124,14 @@ def played(store: EmbeddedStore, fields: dict[str, Any], how: str) -> MinedRound
         told[*way, passage.sample] = keccak(message)
         return message
 
-    works = work_through(tiny, plan, (), sent)
-    for node, work in works.items():
-        log = work.log
+    works = work_through(tiny, plan, (), sent, work)
+    for node, done in works.items():
+        log = done.log
         events = tuple(
             replace(e, digest_out=told.get((node, e.kind, e.number), e.digest_out))
             for e in log.events
         )
-        works[node] = replace(work, log=replace(log, events=events))
+        works[node] = replace(done, log=replace(log, events=events))
     return MinedRound(store, tiny.published, tiny.job, tiny.before, plan, works)
 
 
@@ -156,15 +160,15 @@ def look(inputs: RoundInputs, store: EmbeddedStore, node: int) -> Finding:
     return reexecute(inputs, node, DEVICE, store)
 
 
-@pytest.mark.parametrize("sharing", [None, SHARING], ids=["full", "compressed"])
+@pytest.mark.parametrize("sharing", [{}, {"sharing": SHARING}], ids=["full", "compressed"])
 @pytest.mark.parametrize("inner", ["adamw", "muon"])
 def test_who_sends_it_is_slashed_and_who_worked_with_it_is_not(
-    tmp_path: Path, inner: str, sharing: dict[str, Any] | None
+    tmp_path: Path, inner: str, sharing: dict[str, Any]
 ) -> None:
     """Control: without the rule a verifier of another class finds the receiver wrong."""
-    inputs, store = elsewhere(tmp_path, "chosen", spec(inner, sharing))
+    inputs, store = elsewhere(tmp_path, "chosen", spec(inner, **sharing))
     codec = inputs.job.codec_at(inputs.plan.step)
-    assert codec.lossless == (sharing is None)
+    assert codec.lossless != bool(sharing)
     with mock.patch.object(miners, "excusers", return_value=()):
         wronged = look(inputs, store, VICTIM)
     assert wronged.violation is Violation.INVALID
@@ -222,60 +226,120 @@ def test_a_sender_that_shows_nothing_is_not_found_for_it(tmp_path: Path) -> None
     )
 
 
-def test_what_a_receiver_owes_of_it_is_found_wrong_in_later_rounds__not_defended(
-    tmp_path: Path,
+@pytest.mark.parametrize("step", [1, 2], ids=["compressed", "full"])
+def test_what_a_receiver_owes_of_it_is_judged_by_its_own_class_alone(
+    tmp_path: Path, step: int
 ) -> None:
-    """In the next round miner and verifier make the same change, and add what each of them says is
-    owed of the round of the gradient: compressed, and as a full synchronisation has it."""
-    inputs, store = elsewhere(tmp_path, "chosen", spec("adamw"))
+    """In the round after the gradient's, miner and verifier make the same change and add what each
+    of them says is owed. Control: without the rule another class finds the miner wrong."""
+    inputs, store = elsewhere(tmp_path / "whole", "chosen", spec("adamw"))
     mined = next(s for s in inputs.submissions if s.reveal.node == VICTIM)
     assert isinstance(mined, Mined) and mined.gradient is not None and inputs.plan.epoch is not None
     before = stage_of(inputs.job, inputs.before, mined.stage)
     entries = read_inbox(mined, inputs.job, inputs.plan.epoch, store).entries
-    work = replay(begun(inputs.job, inputs.plan, VICTIM, before, DEVICE), entries)
-    theirs, own, seed = dict(mined.gradient), change(before, work.state()), b"round"
-    job = make_mined_job(EmbeddedStore(tmp_path / "sharing"), **spec("adamw", SHARING))[0].job
-    codec = job.codec_at(0)
-    assert isinstance(codec, EdgedCodec)
-    shapes = job.stage_shapes(mined.stage)
+    fields = spec("adamw", sharing=SHARING)
+    later = make_mined_round(EmbeddedStore(tmp_path / "later"), **fields)
+    later = replace(later, plan=replace(later.plan, step=step))
+    job, plan, (_, there) = later.job, later.plan, fields["classes"]
+    codec, seed, shapes = job.codec_at(0), b"first round", job.stage_shapes(mined.stage)
+    sent = codec.decode(codec.encode(dict(mined.gradient), None, seed), shapes, seed)
 
     def owed(made: State) -> State:
-        sent = codec.decode(codec.encode(made, None, seed), shapes, seed)
+        """After a first round with this change, in which the miner sent what it did."""
         return dict(codec.remember(made, None, sent) or {})
 
-    raw = codec.encode(own, owed(theirs), seed)
-    how = Encoding(codec, owed(own), seed, update_limit(job.spec), EDGE_FLOOR["fp32"])
-    found = compare_encoded(own, raw, how, Comparison(False, False, 0.0, 0.0, ""))
-    here, there = ({n: own[n] + rest[n] for n in own} for rest in (owed(own), owed(theirs)))
-    full = compare(here, there, False, Tolerances(0.999987, update_limit(job.spec)))
-    print(f"compressed: {found.reason} Full: {full.reason}")
-    assert not found.ok and not full.ok
+    def replayed(start: State) -> State:
+        work = replay(begun(inputs.job, inputs.plan, VICTIM, start, DEVICE), entries)
+        return owed(change(before, work.state()))
+
+    payload, _ = packed(job, plan, VICTIM, later.works[VICTIM].change, owed(dict(mined.gradient)))
+
+    def judged(stated: str, moved: Callable[[bytes], State]) -> Finding:
+        one = later.submit(VICTIM, payload=payload, determinism=stated)
+        memories = {
+            "memory": lambda node: replayed(before),
+            "moved_memory": lambda node, drawn: moved(drawn),
+        }
+        place = replace(later.inputs([]), submissions=[one], **memories)
+        return look(place, later.store, VICTIM)
+
+    wronged = judged(there, lambda drawn: replayed(before))
+    assert wronged.violation is Violation.INVALID and "Replay disagrees" in wronged.reason
+    print(f"without the rule: {wronged.reason}")
+    finding = judged(there, lambda drawn: replayed(last_bits.moved(before, drawn)))
+    assert finding.violation is None and "what it owes of earlier rounds" in finding.unsure
+    assert finding.ask == ()
+    # This machine's bits are not those: of this class it would be a lie.
+    assert judged(HERE, lambda drawn: replayed(last_bits.moved(before, drawn))).violation
 
 
-def test_by_segments_a_receiver_is_found_wrong__not_defended(tmp_path: Path) -> None:
-    """A segment begins with a state that its miner made, so nobody is excused in one. Sender and
-    receiver are found alike, if they are drawn and the one segment in which the gradient is: the
-    sender stands to lose about as much."""
-    pipeline = {**PIPELINE, "segment": 1}
-    fields = {**spec("adamw"), "pipeline": pipeline, "batches_per_round": 14}
+def test_by_segments_a_receiver_is_judged_by_its_own_class_alone(tmp_path: Path) -> None:
+    """Its one segment with the gradient is decided by rounding, for another class. The sender's
+    segment with it is not, and is found if it is drawn. Control: without the rule the receiver's
+    is found as well."""
+    fields = {**spec("adamw", segment=1), "batches_per_round": 14}
     told = {"how": "chosen", "fields": fields}
     reveals = on_another_machine(tmp_path, told, ELSEWHERE, "tests.attacks.test_chosen_gradients")
     store = EmbeddedStore(tmp_path)
     tiny, plan = make_mined_job(store, **fields)
     mined = MinedRound(store, tiny.published, tiny.job, tiny.before, plan, {})
-    seeds = [bytes([number]) * 32 for number in range(64)]
-    found: dict[int, dict[int, bool]] = {CHEAT: {}, VICTIM: {}}
-    for seed in seeds:
+    found: dict[int, dict[int, Finding]] = {node: {} for node in MINERS}
+    wronged: dict[int, bool] = {}
+    for seed in (bytes([number]) * 32 for number in range(64)):
         inputs = mined.inputs([mined.fetch(reveal, seed) for reveal in reveals.values()])
         for one in inputs.submissions:
             node = one.reveal.node
             assert isinstance(one, Mined) and one.segment is not None
-            if node in found and one.segment.index not in found[node]:
-                right = look(inputs, store, node).violation is None
-                found[node][one.segment.index] = right
-    for node, segments in found.items():
-        assert len(segments) > 2 and [*segments.values()].count(False) == 1
-        won(f"node {node}, if it is drawn", -(PAY + SLASH) / len(segments))
+            if one.segment.index in found[node]:
+                continue
+            found[node][one.segment.index] = look(inputs, store, node)
+            if node == VICTIM:
+                with mock.patch.object(miners, "excusers", return_value=()):
+                    wronged[one.segment.index] = look(inputs, store, node).violation is not None
+    false = {
+        node: [index for index, one in drawn.items() if one.violation is not None]
+        for node, drawn in found.items()
+    }
+    assert [node for node in MINERS if false[node]] == [CHEAT] and len(false[CHEAT]) == 1
+    (place,) = (index for index, wrong in wronged.items() if wrong)
+    assert found[VICTIM][place].unsure and CHEAT in found[VICTIM][place].ask
+    assert len(found[CHEAT]) > 2
+    at_risk = (PAY + SLASH) / len(found[CHEAT])
+    assert won("a chosen gradient, by segments, if its sender is drawn", -at_risk) < 0
+
+
+class Lying(StageWork):
+    """The receiver moves its weights as it likes in each step."""
+
+    def do(self, entry: Entry) -> Passed:
+        if (self.miner, entry.kind) != (VICTIM, Kind.STEP):
+            return super().do(entry)
+        passed = self._runner.do(Step())
+        for tensor in self.state().values():
+            tensor.add_(0.01)
+        self.stepped()
+        return passed
+
+
+def test_by_segments_who_lies_beside_such_a_gradient_is_found_by_its_own_class(
+    tmp_path: Path,
+) -> None:
+    """Another class has no word on the segment with the gradient, and finds all others."""
+    fields = {**spec("adamw", segment=1), "batches_per_round": 14}
+    mined = played(EmbeddedStore(tmp_path), fields, "chosen", Lying)
+    unjudged = {}
+    for stated in fields["classes"]:
+        drawn: dict[int, Finding] = {}
+        for seed in (bytes([number]) * 32 for number in range(64)):
+            one = mined.submit(VICTIM, determinism=stated, audit_seed=seed)
+            assert one.segment is not None
+            if one.segment.index not in drawn:
+                drawn[one.segment.index] = look(mined.inputs([one]), mined.store, VICTIM)
+        assert len(drawn) > 2
+        unjudged[stated] = [one for one in drawn.values() if one.violation is None]
+    assert unjudged.pop(HERE) == []
+    ((unsure,),) = unjudged.values()
+    assert CHEAT in unsure.ask and unsure.unsure
 
 
 if __name__ == "__main__":

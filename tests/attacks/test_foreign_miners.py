@@ -27,10 +27,9 @@ from agents.storage.embedded import EmbeddedStore
 from agents.verify import handed_on
 from agents.verify.spot_checks import malformed, reexecute
 from tests.stage.memory.honest_round import DEVICE
-from tests.stage.memory.mined_round import MinedRound
+from tests.stage.memory.mined_round import OTHER_CLASS, MinedRound
 from tests.stage.memory.miners_pot import PAY, SLASH, won
 from tests.stage.memory.spoilt_messages import (
-    OTHER_CLASS,
     Spoil,
     as_it_is,
     at_random,

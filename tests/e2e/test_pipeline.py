@@ -32,6 +32,7 @@ from agents.protocol.numbers import Phase, Violation
 from agents.rounds.models import Models
 from agents.rounds.plan import Plans
 from agents.storage.canonical import loads
+from agents.tasks.compute.classes import CPU_CLASS
 from scripts._net.localnet import LocalnetSettings
 from scripts._report.history import History
 from scripts._report.verdict import check_attested, check_cheats
@@ -46,6 +47,7 @@ SPEC: dict[str, Any] = {
     "score_options": {"gamma": 2},
     "merge": "mean",
     "batches_per_round": SAMPLES,
+    "classes": [CPU_CLASS],
     "model": {**tiny_model(16, 32, 16, layers=STAGES), "tie_embeddings": False},
     "pipeline": {
         "layers": [1] * STAGES,

@@ -88,6 +88,33 @@ def together(spec: JobSpec, verification: Verification, privacy: Privacy) -> lis
     return wrong
 
 
+def unlike_machines(spec: JobSpec) -> list[str]:
+    """Work that only a machine of the miner's own class can judge where a neighbour sent what makes
+    rounding decide it (`agents.verify.rounding`). Without a list of classes nobody would judge a
+    miner that states a false one."""
+    if spec.pipeline is None or spec.classes:
+        return []
+    judged = []
+    if spec.segment:
+        judged.append("a segment of an epoch (pipeline.segment)")
+    if _leaves_owed(spec):
+        judged.append("what a miner owes of earlier rounds (pipeline.sharing)")
+    return [
+        f"{what} needs classes: a neighbour may send a miner what makes rounding decide it, and "
+        "then no verifier of another determinism class can tell honest work from false. List "
+        "those classes that your verifiers run, and work that states another one is not paid"
+        for what in judged
+    ]
+
+
+def _leaves_owed(spec: JobSpec) -> bool:
+    """Whether a compressed payload leaves something that its miner owes in the rounds after it."""
+    sharing = None if spec.pipeline is None else spec.pipeline.sharing
+    if sharing is None or spec.full_every == 1:
+        return False
+    return bool(get_codec(sharing.codec)(**sharing.codec_options).has_memory)
+
+
 def segments(spec: JobSpec) -> list[str]:
     """Segments that save nothing, and what they let by."""
     if not spec.segment or spec.pipeline is None:

@@ -31,6 +31,7 @@ FREE = {
     "verify": "gauntlet",
     **GRADIENT,
 }
+ABACUS = {"classes": ["torch=0;device=abacus"]}
 MANY = {"codec": "demo", "codec_options": {"per_chunk": 512, "decay": 0.5}}
 MUON = {"optimizer": {"inner": "muon", "batch_size": 2, "seq_len": 16}}
 ROUGH = {"inner": "muon", "inner_options": {"newton_schulz": "bf16"}}
@@ -196,9 +197,13 @@ def test_a_bad_combination_is_refused_with_the_reason(
         {**PRODUCTS, "codec": "semantic", "merge": "mean", **NOISE},
         PIPELINE,
         {**PIPELINE, "score": "clasp", "score_options": {"threshold": 6.0}},
-        pipelined(segment=2),
-        pipelined(segment=2, sharing={"full_every": 1, "codec": "polytope"}),
-        pipelined(segment=2, sharing={"full_every": 2}),
+        {**pipelined(segment=2), **ABACUS},
+        {**pipelined(segment=2, sharing={"full_every": 1, "codec": "polytope"}), **ABACUS},
+        {**pipelined(segment=2, sharing={"full_every": 2}), **ABACUS},
+        pipelined(sharing={"full_every": 2}),
+        {**pipelined(sharing={"full_every": 1, "codec": "sparse"}), "merge": "mean"},
+        pipelined(sharing={"full_every": 2, "codec": "polytope"}),
+        {**pipelined(sharing={"full_every": 2, "codec": "sparse"}), "merge": "mean", **ABACUS},
         FREE,
         {**FREE, "codec": "demo", "merge": "demo_sign"},
         {**FREE, "codec": "demo", "score_options": {"pays": "work", "history": 1}},
@@ -216,7 +221,9 @@ def test_a_segment_says_what_it_lets_by_and_where_it_saves_nothing(tiny: HonestR
     assert not [w for w in context(tiny, **PIPELINE).warnings if "segment" in w]
     for segment, words in ((2, "one false step is found once in n draws"), (500, "no shorter")):
         (found,) = (
-            w for w in context(tiny, **pipelined(segment=segment)).warnings if "segment" in w
+            warning
+            for warning in context(tiny, **pipelined(segment=segment), **ABACUS).warnings
+            if "segment" in warning
         )
         assert words in found
 
@@ -312,7 +319,7 @@ def test_cells_goes_with_rules_that_average_and_names_tensors_of_the_model(
 
 def test_draws_of_each_node_are_warned_of_in_compressed_rounds_too(tiny: HonestRound) -> None:
     def told(merge: str, **sharing: Any) -> list[str]:
-        job = context(tiny, **{**pipelined(sharing=sharing), "merge": merge})
+        job = context(tiny, **{**pipelined(sharing=sharing), "merge": merge, **ABACUS})
         return [warning for warning in job.warnings if "seed for each node" in warning]
 
     (apart,) = told("multi_krum", full_every=2, codec="cells")
@@ -459,7 +466,7 @@ def test_tolerances_that_pay_for_skipped_steps_are_refused_without_a_list_of_cla
 ) -> None:
     with pytest.raises(SpecError, match=words):
         context(tiny, **changes)
-    context(tiny, **changes, classes=["torch=0;device=abacus"])
+    context(tiny, **changes, **ABACUS)
     if "codec" not in changes:
         context(tiny, **changes, **LOCAL)  # nobody's work is done again
 
@@ -481,15 +488,28 @@ def test_a_pipeline_whose_tolerances_pay_for_passes_left_out_is_refused_without_
 ) -> None:
     with pytest.raises(SpecError, match=r"leave backward passes of the first stage out .* classes"):
         context(tiny, **changes)
-    told = context(tiny, **changes, classes=["torch=0;device=abacus"]).warnings
+    told = context(tiny, **changes, **ABACUS).warnings
     assert not any("classes" in warning for warning in told)
 
 
-def test_compressed_rounds_of_a_pipeline_need_no_such_list(tiny: HonestRound) -> None:
+def test_compressed_rounds_of_a_pipeline_are_not_refused_for_their_tolerances(
+    tiny: HonestRound,
+) -> None:
     """The spec has a lossy codec's tolerances then, and miners are judged before the codec."""
-    job = context(tiny, **pipelined(**SPARSE), merge="mean")
+    job = context(tiny, **pipelined(**SPARSE), merge="mean", **ABACUS)
     assert job.spec.tolerances.rel_l2_max == 0.1
     assert not any("classes" in warning for warning in job.warnings)
+
+
+@pytest.mark.parametrize(
+    ("block", "what"),
+    [({"segment": 2}, "a segment of an epoch"), (SPARSE, "what a miner owes of earlier rounds")],
+)
+def test_what_a_miners_own_class_alone_can_judge_is_refused_without_such_a_list(
+    tiny: HonestRound, block: dict[str, Any], what: str
+) -> None:
+    with pytest.raises(SpecError, match=f"{what} .* needs classes: a neighbour may send"):
+        context(tiny, **pipelined(**block), merge="mean")
 
 
 @pytest.mark.parametrize("score", ["shares", "alignment", "batches"])

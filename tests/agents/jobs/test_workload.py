@@ -69,6 +69,7 @@ def test_a_verifier_does_one_segment_of_a_drawn_miner_again(tiny: HonestRound) -
             score="backward_passes",
             model={**tiny_model(16, 24, 16, layers=2), "tie_embeddings": False},
             batches_per_round=24,
+            classes=["torch=0;device=abacus"],
             pipeline={
                 "layers": [1, 1],
                 "boundary_options": {"width": 4},

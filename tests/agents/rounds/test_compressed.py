@@ -18,15 +18,21 @@ from agents.rounds.plan import Plans
 from agents.rounds.stage_payload import packed
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import CorruptContent
-from agents.training.norms import norm
+from agents.training.norms import distance, norm
 from agents.training.spec import demo_spec
 from agents.training.state import State, model_hash
+from agents.verify.rounding import decides_what_is_owed
 from tests.stage.memory.honest_round import JOB
-from tests.stage.memory.mined_round import MINERS, PIPELINE, MinedRound, make_mined_job
+from tests.stage.memory.mined_round import (
+    MINERS,
+    OTHER_CLASS,
+    PIPELINE,
+    MinedRound,
+    make_mined_job,
+)
 from tests.stage.memory.mined_run import ROUNDS, SHARING, Run, run, seats
 
 NODE = MINERS[2]
-OTHER_CLASS = "torch=0;device=abacus"
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +72,21 @@ def test_a_verifier_that_comes_later_finds_what_is_owed_to_the_bit(five: Run, st
     memories = five.memories()
     for node in MINERS:
         assert same(memories.before(JOB, five.rounds[step].plan, node), five.owed[step].get(node))
+
+
+def test_what_is_owed_after_honest_work_moves_with_the_last_bits_of_the_weights_by_next_to_nothing(
+    five: Run,
+) -> None:
+    limit = five.rounds[0].job.spec.tolerances.rel_l2_max
+    for step in (1, 2, 4):
+        memories, plan = five.memories(), five.rounds[step].plan
+        owed, own = five.owed[step][NODE], five.rounds[step].works[NODE].change
+        other = memories.before(JOB, plan, NODE, moved_by=b"\1" * 32)
+        assert owed is not None and other is not None and not same(owed, other)
+        assert distance(owed, other) < 1e-3 * norm(owed)
+        assert not decides_what_is_owed(owed, other, own, limit)
+        assert same(memories.before(JOB, plan, NODE), owed), "each is kept for itself"
+    assert five.memories().before(JOB, five.rounds[3].plan, NODE, moved_by=b"\1" * 32) is None
 
 
 @pytest.mark.parametrize("step", range(ROUNDS))

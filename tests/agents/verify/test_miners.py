@@ -18,12 +18,11 @@ from agents.storage.embedded import EmbeddedStore
 from agents.verify.miners import Verdict, check_miner
 from agents.verify.spot_checks import reexecute
 from tests.stage.memory.honest_round import DEVICE, noise, scaled
-from tests.stage.memory.mined_round import MINERS, MinedRound, make_mined_round
+from tests.stage.memory.mined_round import MINERS, OTHER_CLASS, MinedRound, make_mined_round
 from tests.stage.memory.shown_entries import NODE, resigned, with_entries
 
 PEER = 7  # as NODE of the middle stage, so everything comes from others
 FIRST, LAST = 5, 2  # of the first and of the last stage
-OTHER_CLASS = "torch=0;device=abacus"
 F, B, STEP = Kind.FORWARD, Kind.BACKWARD, Kind.STEP
 
 

@@ -17,7 +17,7 @@ from agents.pipeline.work import StageWork
 from agents.training.slices import init_stage
 from agents.training.state import State
 from agents.verify import rounding
-from agents.verify.rounding import excusers
+from agents.verify.rounding import decides_what_is_owed, excusers
 from tests.stage.memory.pipeline_epoch import EPOCH, HYPER, IN_FLIGHT, SEQ, SLICES
 
 MINER, STAGE = 21, 1
@@ -145,6 +145,22 @@ def test_what_nobody_can_execute_is_no_rounding() -> None:
     first, second = honest(40)
     cut = Entry(B, 40, ONE, b"signed", second.message[:-1])
     assert asked([first, cut]) == ()
+
+
+@pytest.mark.parametrize(("far", "decided"), [(0.2, False), (0.3, True), (math.nan, True)])
+def test_what_is_owed_is_decided_where_the_last_bits_move_it_by_a_quarter_of_what_is_allowed(
+    far: float, decided: bool
+) -> None:
+    """As a share of the change that is made now, which is sent with it."""
+    owed, own = {"w": torch.tensor([3.0, 0.0])}, {"w": torch.tensor([0.0, 10.0])}
+    moved = {"w": torch.tensor([3.0, far * LIMIT * 10.0])}
+    assert decides_what_is_owed(owed, moved, own, LIMIT) == decided
+
+
+def test_what_is_owed_or_not_by_the_last_bits_is_decided_by_them() -> None:
+    own = {"w": torch.tensor([0.0, 10.0])}
+    assert decides_what_is_owed({"w": torch.tensor([3.0, 0.0])}, None, own, LIMIT)
+    assert not decides_what_is_owed({"w": torch.zeros(2)}, None, own, LIMIT)
 
 
 def test_the_same_is_asked_each_time() -> None:

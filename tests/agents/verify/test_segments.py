@@ -34,6 +34,7 @@ from agents.verify.spot_checks import malformed, suspects
 from tests.stage.memory.honest_round import AUDIT_SEED, DEVICE, JOB, ROUND, scaled
 from tests.stage.memory.mined_round import (
     MINERS,
+    OTHER_CLASS,
     PIPELINE,
     MinedRound,
     copied,
@@ -42,10 +43,9 @@ from tests.stage.memory.mined_round import (
     signed,
     stage_before,
 )
-from tests.stage.memory.other_machine import on_another_machine
+from tests.stage.memory.other_machine import class_there, on_another_machine
 
 NODE, PEER, LAST = 3, 7, 2  # two of the middle and one of the last stage
-OTHER_CLASS = "torch=0;device=abacus"
 SEEDS = [bytes([number]) * 32 for number in range(64)]
 MUON = {"inner": "muon", "inner_options": {"lr_ratio": 2.0}}
 
@@ -400,6 +400,7 @@ def test_a_miner_of_another_machine_passes_whichever_segment_is_drawn(
 ) -> None:
     """It worked in a process of its own, without vector instructions, so its bits are others."""
     spec: dict[str, Any] = {"pipeline": {**PIPELINE, "segment": 2}, "batches_per_round": 14}
+    spec["classes"] = [determinism_class(DEVICE), class_there()]
     if inner == "muon":
         spec["optimizer"] = {"batch_size": 2, "seq_len": 16, "lr": 1e-2, **MUON}
     reveals = on_another_machine(tmp_path, spec)

@@ -23,8 +23,7 @@ from agents.training.determinism import determinism_class
 from agents.training.spec import SpecError
 from agents.verify.spot_checks import malformed, reexecute
 from tests.stage.memory.honest_round import DEVICE
-from tests.stage.memory.mined_round import MINERS, make_mined_round
-from tests.stage.memory.spoilt_messages import OTHER_CLASS
+from tests.stage.memory.mined_round import MINERS, OTHER_CLASS, make_mined_round
 
 FIRST = 5
 SAMPLES = 60  # of which the miner has 27: thirteen steps of two passes and one of one

@@ -57,6 +57,8 @@ PIPELINE: dict[str, Any] = {
     "boundary_options": {"width": 4},
     "local_batch": 2,
 }
+OTHER_CLASS = "torch=0;device=abacus"
+"""A determinism class that no verifier is of."""
 _SPEC: dict[str, Any] = {
     "mode": "pipeline",
     "score": "backward_passes",
@@ -233,8 +235,13 @@ def stage_before(tiny: TinyJob, stage: int) -> State:
 def make_mined_job(
     store: EmbeddedStore, miners: Sequence[int] = MINERS, **changes: Any
 ) -> tuple[TinyJob, Plan]:
-    """The job and its first round's plan. `changes`: fields of the spec."""
-    tiny = make_tiny_job(store, **{**_SPEC, **changes})
+    """The job and its first round's plan. `changes`: fields of the spec. Where it needs a list of
+    classes, it takes this machine's and `OTHER_CLASS`."""
+    fields = {**_SPEC, **changes}
+    block = fields["pipeline"]
+    if block.get("segment") or "codec" in block.get("sharing", {}):
+        fields = {"classes": [determinism_class(DEVICE), OTHER_CLASS], **fields}
+    tiny = make_tiny_job(store, **fields)
     spec = tiny.job.spec
     assert spec.pipeline is not None
     samples, stages = range(spec.batches_per_round), len(spec.pipeline.layers)

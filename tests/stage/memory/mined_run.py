@@ -82,9 +82,13 @@ class Run:
     def check(self, step: int, node: int, **shown: Any) -> Any:
         """What a verifier finds that comes in this round."""
         mined = self.rounds[step]
-        memory = partial(self.memories().before, JOB, mined.plan)
+        before = partial(self.memories().before, JOB, mined.plan)
+        memories = {
+            "memory": before,
+            "moved_memory": lambda node, seed: before(node, moved_by=seed),
+        }
         one = mined.submit(node, **{"payload": self.payloads[step][node], **shown})
-        inputs = replace(mined.inputs([]), memory=memory, before=mined.before, signed=signed)
+        inputs = replace(mined.inputs([]), before=mined.before, signed=signed, **memories)
         return check_miner(inputs, one, DEVICE, mined.store)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from agents.protocol.structs import Reveal
 from agents.rounds.mined import Mined
 from agents.storage.embedded import EmbeddedStore
-from agents.training.determinism import pinned_environment
+from agents.training.determinism import determinism_class, pinned_environment
 from tests.stage.memory.mined_round import make_mined_round
 
 SLOW = {"ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": ""}
@@ -40,6 +40,16 @@ def on_another_machine(
         raw = {name: bytes.fromhex(fields[name]) for name in ("content", "trace_root", "proof")}
         found[int(node)] = Reveal(int(node), bytes(32), **raw)
     return found
+
+
+def class_there(settings: Mapping[str, str] = SLOW) -> str:
+    """The determinism class that a miner of that machine states."""
+    env = os.environ | pinned_environment() | settings
+    told = f"from {determinism_class.__module__} import *; print(determinism_class('cpu'))"
+    done = subprocess.run(
+        [sys.executable, "-c", told], env=env, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
 
 
 def asked() -> tuple[EmbeddedStore, dict[str, Any]]:

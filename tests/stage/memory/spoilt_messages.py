@@ -19,10 +19,7 @@ from agents.pipeline.hand_over import Passage
 from agents.pipeline.miner_log import Kind
 from agents.rounds.inputs import RoundInputs
 from agents.storage.embedded import EmbeddedStore
-from tests.stage.memory.mined_round import MinedRound, make_mined_round
-
-OTHER_CLASS = "torch=0;device=abacus"
-"""A determinism class that no verifier is of."""
+from tests.stage.memory.mined_round import OTHER_CLASS, MinedRound, make_mined_round
 
 Spoil = Callable[[Passage, bytes, int], bytes]
 """What is sent in place of a message; the number is that of messages spoilt before."""
