@@ -18,14 +18,15 @@ else a sponsor who works in such a job alone would keep members from all other c
 long one takes is reckoned by its job's spec and by this member's own speed
 (`agents.verify.own_speed`).
 For each case all honest members derive the same operation. One proposes it, each serves its EIP-712
-signature on its board, and whoever has collected enough relays them; a member without peers
-approves on chain. After the timelock anyone executes.
+signature on its board, and who has collected enough relays them; a member without peers approves
+on chain. After the timelock one executes. Which member proposes, relays or executes is drawn for
+each operation, and the next one takes its place where it does not (`agents.runtime.one_by_one`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,7 +41,7 @@ from agents.runtime.chain import Head
 from agents.runtime.context import Context
 from agents.runtime.errors import ConfigError, JournalError, Reverted, Stopped, WalletError
 from agents.runtime.faults import crashpoint
-from agents.runtime.loop import jitter
+from agents.runtime.one_by_one import OneByOne
 from agents.runtime.pace import stretched
 from agents.runtime.transaction import Order
 from agents.runtime.wallet import recover_typed
@@ -114,6 +115,7 @@ class Coordinator:
         self.benchmarks = BenchmarkDisputes(self.network, context, store)
         self._scores: ScoreDisputes | None = None
         self._since: dict[bytes, float] = {}
+        self._one_by_one = OneByOne(context.wallet.address)
         self._judges: dict[int, Judge] = {}
         self._attesting: Attesting | None = None
         self._no_word: dict[Work, bool] = {}
@@ -358,8 +360,6 @@ class Coordinator:
         for deed, outcome in zip(deeds, outcomes, strict=True):
             if isinstance(outcome, Reverted) and not deed.done():
                 raise outcome
-            if deed.order.function == _EXECUTE:
-                self.board.withdraw(deed.op_id)
         return "; ".join(deed.why for deed in deeds) or None
 
     def _deed(self, ruling: Ruling, head: Head) -> Deed | None:
@@ -368,25 +368,24 @@ class Coordinator:
         args = (ruling.target, ruling.data, ruling.salt)
         op_id = read(bytes, chain.call(contract, "operation_id", *args))
         state = self._state(op_id)
-        waited = time.monotonic() - self._since.setdefault(op_id, time.monotonic())
-        drawn = int.from_bytes(op_id[:4], "big")
-        spread = jitter(self.context.wallet.address, drawn, self.context.settings.jitter_s)
-        turn = waited >= self._paced(spread)
-        if state == 0 and turn:
+        if state == 0 and self._is_mine(op_id, "propose"):
             crashpoint("coordinator-before-propose")
             order = Order(contract, "propose", args)
             return Deed(op_id, order, lambda: self._state(op_id) != 0, f"proposed: {ruling.why}")
         if state == _PROPOSED:
-            return self._approval(op_id, ruling, waited, turn)
-        if state == _QUEUED and turn and head.timestamp >= self._operation(op_id).eta:
+            return self._approval(op_id, ruling)
+        self.board.withdraw(op_id)  # nobody needs the signature any more
+        due = state == _QUEUED and head.timestamp >= self._operation(op_id).eta
+        if due and self._is_mine(op_id, _EXECUTE):
             crashpoint("coordinator-before-execute")
             order = Order(contract, _EXECUTE, (op_id,))
             done = partial(self._is_executed, op_id)
             return Deed(op_id, order, done, f"executed: {ruling.why}")
         return None
 
-    def _approval(self, op_id: bytes, ruling: Ruling, waited: float, turn: bool) -> Deed | None:
+    def _approval(self, op_id: bytes, ruling: Ruling) -> Deed | None:
         """Sign, gather the others' signatures, relay them when they suffice."""
+        waited = time.monotonic() - self._since.setdefault(op_id, time.monotonic())
         chain, contract = self.context.chain, self.network.coordinator
         address = self.context.wallet.address
         approved = bool(chain.call(contract, "has_approved", op_id, address))
@@ -394,22 +393,31 @@ class Coordinator:
         self.board.publish(op_id, signature)
         crashpoint("coordinator-after-sign")
         peers = self.context.settings.coordinator.peers
-        if not approved and (not peers or waited > self._paced(_BOARD_PATIENCE_S)):
+        patience = stretched(_BOARD_PATIENCE_S, self.context.sender.block_s)
+        if not approved and (not peers or waited > patience):
             order = Order(contract, "approve", (op_id,))
             return Deed(op_id, order, lambda: False, f"approved: {ruling.why}")
-        if not peers or not turn:
+        if not peers:
             return None
-        members = chain.call(contract, "members")
+        members = self._members()
         found = collect(peers, op_id, self._signer(op_id), members, {address: signature})
         known = {m for m in members if chain.call(contract, "has_approved", op_id, m)}
         if len(known | {signer for signer, _ in found}) < chain.call(contract, "threshold"):
+            return None
+        if not self._is_mine(op_id, "approve_by_sig"):
             return None
         order = Order(contract, "approve_by_sig", (op_id, [signature for _, signature in found]))
         why = f"relayed: {len(found)} signatures: {ruling.why}"
         return Deed(op_id, order, lambda: self._state(op_id) != _PROPOSED, why)
 
-    def _paced(self, seconds: float) -> float:
-        return stretched(seconds, self.context.sender.block_s)
+    def _is_mine(self, op_id: bytes, what: str) -> bool:
+        """Whether it is this member's turn to send what moves an operation on."""
+        place = op_id, what, self._members(), self.context.sender.block_s
+        return self._one_by_one.is_mine(*place)
+
+    def _members(self) -> Sequence[str]:
+        found: Sequence[str] = self.context.chain.call(self.network.coordinator, "members")
+        return found
 
     def _is_executed(self, op_id: bytes) -> bool:
         return self._operation(op_id).executed

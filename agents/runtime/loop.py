@@ -178,11 +178,3 @@ def jitter(address: str, anchor: int, span: float) -> float:
     """
     digest = keccak(bytes.fromhex(address.removeprefix("0x")) + anchor.to_bytes(32, "big"))
     return span * int.from_bytes(digest[:7], "big") / 2**56
-
-
-def is_due(address: str, anchor: int, since: float, span: float, now: float | None = None) -> bool:
-    """Has this address's moment come, `jitter` seconds after `since`?
-
-    `since` and `now` are on one clock, in seconds; `now` defaults to the wall clock.
-    """
-    return (time.time() if now is None else now) >= since + jitter(address, anchor, span)

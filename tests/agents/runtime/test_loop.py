@@ -25,7 +25,7 @@ from agents.runtime.errors import (
 )
 from agents.runtime.feed import HeadFeed
 from agents.runtime.journal import Journal
-from agents.runtime.loop import _BREATH_S, Loop, is_due, jitter
+from agents.runtime.loop import _BREATH_S, Loop, jitter
 from agents.runtime.metrics import Metrics
 from agents.runtime.wallet import create_keystore
 from tests.agents.runtime.conftest import eventually
@@ -165,9 +165,6 @@ def test_jitter_is_fixed_per_address_and_anchor_and_spread():
     assert all(0 <= d < 2 for d in drawn) and 0.8 < sum(drawn) / 200 < 1.2
     assert drawn != [jitter(a, 8, 2.0) for a in addresses]
     assert jitter(addresses[0], 7, 0) == 0
-    at = 100 + drawn[0]
-    assert not is_due(addresses[0], 7, 100, 2.0, at - 1e-6)
-    assert is_due(addresses[0], 7, 100, 2.0, at)
 
 
 AGENT = """
