@@ -60,12 +60,15 @@ def cli() -> None:
 
 def _spec_fields(path: Path | None, rounds: int | None) -> dict[str, Any]:
     """Return the spec's fields from a YAML or JSON file, with `rounds` set over it."""
+    from scripts._shared.job_classes import written_out
+
     try:
         fields = read_yaml(path, SPEC_BYTES) if path else {}
     except (OSError, ValueError) as error:
         raise click.ClickException(f"{path} cannot be used: {error}.") from None
     if not isinstance(fields, dict):
         raise click.ClickException(f"{path} must hold the spec's fields by name.")
+    fields = written_out(fields)
     return fields if rounds is None else {**fields, "rounds": rounds}
 
 

@@ -16,13 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agents.tasks.compute.classes import label_of
+from agents.tasks.compute.classes import CPU, CPU_CLASS, label_of
 from scripts._shared.economics import declared
 
 if TYPE_CHECKING:
     from agents.tasks.contract import Recheckers
 
 OPTION = "--few-verifiers"
+
+
+def written_out(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a sponsor's spec, where the label of the one class of CPUs stands for its text.
+    A GPU's label stands for several, so it is left, and refused later."""
+    if not isinstance(listed := fields.get("classes"), list):
+        return fields
+    return {**fields, "classes": [CPU_CLASS if one == CPU else one for one in listed]}
 
 
 def sentences(

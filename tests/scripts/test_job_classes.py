@@ -12,7 +12,7 @@ from agents.protocol.numbers import ZOO
 from agents.tasks import contract
 from agents.tasks.compute.classes import CPU_CLASS, TORCH
 from agents.tasks.contract import Recheckers
-from scripts._shared.job_classes import OPTION, check_classes, sentences
+from scripts._shared.job_classes import OPTION, check_classes, sentences, written_out
 
 H200 = (
     f"torch={TORCH};device=NVIDIA H200;chip=sm_90/132;cuda=13.0;matmul=highest;"
@@ -52,6 +52,13 @@ def test_too_few_or_too_light_verifiers_are_told(who: Recheckers) -> None:
 def test_a_class_that_nobody_can_declare_is_told(text: str, ids: dict[str, int], why: str) -> None:
     said, (wrong,) = sentences([text], ids, [MANY])
     assert said == [] and wrong.startswith(text) and why in wrong
+
+
+def test_in_a_sponsors_spec_the_label_of_cpus_stands_for_their_class() -> None:
+    fields = {"rounds": 3, "classes": ["cpu-fp32", H200]}
+    assert written_out(fields) == {"rounds": 3, "classes": [CPU_CLASS, H200]}
+    for other in ({}, {"classes": "cpu-fp32"}, {"classes": ["cuda:sm_90/132/13.0", 7]}):
+        assert written_out(other) == other
 
 
 def test_a_job_with_such_a_class_needs_the_option(

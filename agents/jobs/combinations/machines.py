@@ -12,6 +12,10 @@ from agents.mechanisms.verify import Verification
 from agents.training.optimizers import chosen
 from agents.training.spec import JobSpec, update_tolerances
 
+LIST_THEM = (
+    'List those classes that your verifiers run ("cpu-fp32" in the file of `ape run job create` is '
+    "that of all x86-64 CPUs), and work that states another one is not paid"
+)
 # By whether the codec is lossless: the relative L2 from which on a node that states another class
 # than the verifier's may skip so many steps of 12, and of 96. The most lenient cases of
 # `tests/measure/studies/class_spread.py`, from the first in which they are more than 5 % of 12.
@@ -136,8 +140,7 @@ def skippable(spec: JobSpec, verification: Verification, codec: Codec) -> list[s
     return [
         f"precision {spec.precision} and codec {spec.codec} with tolerances of a relative L2 of "
         f"{_radius(spec):.3g} need classes: a node that states another determinism class than the "
-        f"verifier's may {left_out}, and be paid. List those classes that your verifiers run, and "
-        "work that states another one is not paid; or use fp32 and leave tolerances out"
+        f"verifier's may {left_out}, and be paid. {LIST_THEM}; or use fp32 and leave tolerances out"
     ]
 
 

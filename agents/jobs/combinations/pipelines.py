@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 
+from agents.jobs.combinations.machines import LIST_THEM
 from agents.jobs.combinations.payloads import BY_NUMBER, NEED_ALL, WEIGHING
 from agents.mechanisms.codec import get as get_codec
 from agents.mechanisms.privacy import Privacy
@@ -101,8 +102,8 @@ def unlike_machines(spec: JobSpec) -> list[str]:
         judged.append("what a miner owes of earlier rounds (pipeline.sharing)")
     return [
         f"{what} needs classes: a neighbour may send a miner what makes rounding decide it, and "
-        "then no verifier of another determinism class can tell honest work from false. List "
-        "those classes that your verifiers run, and work that states another one is not paid"
+        "then no verifier of another determinism class can tell honest work from false. "
+        f"{LIST_THEM}"
         for what in judged
     ]
 
