@@ -26,3 +26,20 @@ def test_every_file_of_the_folder_is_a_command() -> None:
     assert "Exception while parsing" not in done.stdout + done.stderr
     listed = re.findall(r"^  (\w+)  ", done.stdout.partition("Commands:")[2], re.MULTILINE)
     assert listed == sorted(path.stem for path in (ROOT / "scripts").glob("[!_]*.py"))
+
+
+_MULTIPLIERS = """
+from ape import networks
+networks = networks.ethereum
+for network in (*map(networks.get_network, ("mainnet", "sepolia")), networks.custom_network):
+    print(network.auto_gas_multiplier)
+"""
+
+
+def test_commands_ask_for_more_gas_than_the_block_before_would_have_taken() -> None:
+    """On chains by name and by the URL of a node. Until 2026-11-30 `job cancel` ran out of gas
+    where the running round ended between the estimate and the transaction."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MULTIPLIERS], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert [float(line) for line in done.stdout.split()] == [3.0, 3.0, 3.0]
