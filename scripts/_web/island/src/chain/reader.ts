@@ -29,6 +29,11 @@ export interface Cost {
 
 /** EIP-7825: no transaction may ask for more. */
 const GAS_CAP = 16_777_216n;
+/**
+ * How much more gas a call may take than a node estimates. The estimate is of the block before, and
+ * a person reads in between. Gas that is not used costs nothing.
+ */
+const ROOM = 3n;
 const TIP = 1_500_000_000n;
 
 const least = (a: bigint, b: bigint): bigint => (a < b ? a : b);
@@ -79,7 +84,7 @@ export class Reader {
   async cost(call: Call, from: Hex): Promise<Cost> {
     const wanted = { from, to: this.contract(call.contract).address, data: this.data(call) };
     const needed = BigInt(await ask<Hex>(this.provider, "eth_estimateGas", wanted));
-    const gas = least((needed * 6n) / 5n, GAS_CAP);
+    const gas = least(needed * ROOM, GAS_CAP);
     const block = await this.block();
     if (block.baseFeePerGas === undefined) {
       const price = BigInt(await ask<Hex>(this.provider, "eth_gasPrice"));
