@@ -160,7 +160,11 @@ class Coordinator:
         self._error = None
         self._cases.begin()
         for rulings in self._rulings(head):
-            did = self._carry_out(rulings, head)
+            try:
+                did = self._carry_out(rulings, head)
+            except Reverted as error:
+                self._error = error  # it holds up no other case
+                continue
             if did is not None:
                 return did
         if self._error is not None:
@@ -372,7 +376,7 @@ class Coordinator:
             crashpoint("coordinator-before-propose")
             order = Order(contract, "propose", args)
             return Deed(op_id, order, lambda: self._state(op_id) != 0, f"proposed: {ruling.why}")
-        if state == _PROPOSED:
+        if state == _PROPOSED or (state == _QUEUED and not self._has_quorum(op_id)):
             return self._approval(op_id, ruling)
         self.board.withdraw(op_id)  # nobody needs the signature any more
         due = state == _QUEUED and head.timestamp >= self._operation(op_id).eta
@@ -384,7 +388,11 @@ class Coordinator:
         return None
 
     def _approval(self, op_id: bytes, ruling: Ruling) -> Deed | None:
-        """Sign, gather the others' signatures, relay them when they suffice."""
+        """Sign, gather the others' signatures, relay them when they suffice.
+
+        A queued operation whose quorum was lost to a change of members needs this anew, and then
+        waits its delay anew.
+        """
         waited = time.monotonic() - self._since.setdefault(op_id, time.monotonic())
         chain, contract = self.context.chain, self.network.coordinator
         address = self.context.wallet.address
@@ -408,12 +416,17 @@ class Coordinator:
             return None
         order = Order(contract, "approve_by_sig", (op_id, [signature for _, signature in found]))
         why = f"relayed: {len(found)} signatures: {ruling.why}"
-        return Deed(op_id, order, lambda: self._state(op_id) != _PROPOSED, why)
+        return Deed(op_id, order, lambda: self._has_quorum(op_id), why)
 
     def _is_mine(self, op_id: bytes, what: str) -> bool:
         """Whether it is this member's turn to send what moves an operation on."""
         place = op_id, what, self._members(), self.context.sender.block_s
         return self._one_by_one.is_mine(*place)
+
+    def _has_quorum(self, op_id: bytes) -> bool:
+        chain, contract = self.context.chain, self.network.coordinator
+        approvals = read(int, chain.call(contract, "approvals", op_id))
+        return approvals >= read(int, chain.call(contract, "threshold"))
 
     def _members(self) -> Sequence[str]:
         found: Sequence[str] = self.context.chain.call(self.network.coordinator, "members")
