@@ -53,7 +53,7 @@ class StageMemories:
     ) -> None:
         self._network, self._store = network, store
         self._models, self._plans, self._device = models, plans, device
-        self._found: OrderedDict[tuple[bytes, int, bytes], State | None] = OrderedDict()
+        self._found: OrderedDict[tuple[bytes, int], State | None] = OrderedDict()
 
     def before(
         self,
@@ -89,8 +89,8 @@ class StageMemories:
                 continue
             if (number, node) in plan.invalid:
                 continue
-            if (digest, node, moved_by) in self._found:
-                memory = self._found[digest, node, moved_by]
+            if not moved_by and (digest, node) in self._found:
+                memory = self._found[digest, node]
                 break
             mine = None if kept is None else kept(job_id, number, past.manifest.seed)
             if mine is not None:
@@ -99,7 +99,9 @@ class StageMemories:
             todo.append((number, digest, past))
         for number, digest, past in reversed(todo):
             memory = self._advance(job_id, job, number, past, node, memory, moved_by)
-            self._found[digest, node, moved_by] = memory
+            if moved_by:
+                continue  # nobody asks by that seed again
+            self._found[digest, node] = memory
             while len(self._found) > _KEPT:
                 self._found.popitem(last=False)
         return memory

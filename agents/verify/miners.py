@@ -118,8 +118,10 @@ def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentSt
             work.go_on(start, optimizer, part.first_step)
         except PayloadError as error:
             return Verdict(False, f"The state before segment {part.index} is none: {error}.", {})
+        del optimizer  # large, and in `work`
     same_class = mined.proof.determinism_class == determinism_class(device)
     found = _judged(inputs, mined, work, start, entries, part, same_class, store)
+    del work  # used up, and large
     if found.off is None or same_class:
         return found
 
@@ -180,9 +182,10 @@ def _judged(
     if not verdict.ok:
         last = _last_step(entries)
         if mined.segment is not None:
-            # How far off it is does not count: its own class judges it.
-            return Verdict(False, verdict.reason, details, off=Off(last, 0.0))
-        if not same_class and _owes_by_rounding(inputs, mined.reveal.node, own):
+            # Of the optimizer's buffers nobody can say how far off weights are by them.
+            share = 0.0 if verdict.change is None else verdict.rel_l2
+            return Verdict(False, verdict.reason, details, off=Off(last, share))
+        if not same_class and _owes_by_rounding(inputs, mined.reveal.node, own, verdict.change):
             why = "rounding alone decides what it owes of earlier rounds"
             return _not_judged(Verdict(False, verdict.reason, details), why)
         at_end = _payload_off(inputs, mined, verdict, own, last)
@@ -205,14 +208,15 @@ def _not_judged(found: Verdict, why: str) -> Verdict:
     return Verdict(True, reason, found.details, why)
 
 
-def _owes_by_rounding(inputs: RoundInputs, node: int, own: State) -> bool:
+def _owes_by_rounding(inputs: RoundInputs, node: int, own: State, off: float | None) -> bool:
     """Whether rounding decides what a miner owes of earlier rounds, which its payload says too.
-    `own`: the change that replay of this round gives. Raises as `check_miner`."""
+    `own`: the change that replay of this round gives. `off`: by which length the payload is off.
+    Raises as `check_miner`."""
     owed = inputs.memory(node)
     if owed is None:
         return False
     moved = inputs.moved_memory(node, inputs.draw_seed)
-    return decides_what_is_owed(owed, moved, own, update_limit(inputs.job.spec))
+    return decides_what_is_owed(owed, moved, own, update_limit(inputs.job.spec), off)
 
 
 def _forward(entries: Sequence[Entry], sample: int) -> int:

@@ -90,17 +90,22 @@ def excusers(
     return _senders(entries[: first + 1])
 
 
-def decides_what_is_owed(owed: State, moved: State | None, own: State, limit: float) -> bool:
-    """Whether rounding decides what a miner owes of earlier rounds.
+def decides_what_is_owed(
+    owed: State, moved: State | None, own: State, limit: float, off: float | None
+) -> bool:
+    """Whether rounding decides what a miner owes of earlier rounds, and so what it sends.
 
     Args:
         owed: by replay of its work in those rounds.
         moved: the same by replay from weights that differ in the last bits; None for nothing.
         own: the change that its work in this round makes.
         limit: how far apart honest updates may be, as a share of their length.
+        off: the length of what its payload is off by; None where that is not known.
     """
     far = norm(owed) if moved is None else distance(owed, moved)
-    return not far <= _SHARE * limit * norm(own)  # not finite: decided, too
+    if far <= _SHARE * limit * (norm(own) + norm(owed)):
+        return False
+    return off is None or not off > _MARGIN * far  # not finite: decided, too
 
 
 def _trail(work: StageWork, before: State, entries: Sequence[Entry]) -> Iterator[Tensor | None]:

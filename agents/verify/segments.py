@@ -13,6 +13,7 @@ steps of one segment to grow, not an epoch's.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
@@ -22,6 +23,7 @@ from agents.pipeline.checkpoint import joined, parted
 from agents.pipeline.work import StageWork, change
 from agents.rounds.mined import Mined, last_weights, read_state
 from agents.storage.content_store import ContentStore
+from agents.training.norms import distance
 from agents.training.state import PayloadError, State
 from agents.verify.reexecution import Comparison, Tolerances, compare
 
@@ -34,7 +36,8 @@ def compare_ends(
     store: ContentStore,
     tolerances: Tolerances,
 ) -> Comparison:
-    """The first thing that is too far off, else the update. `start`: the weights before.
+    """The first thing that is too far off, else the update. `start`: the weights before. Where the
+    update is too far off, `change` is the length of what it is off by.
 
     `work` is at the segment's end, and of another class than the miner. It is used up. Raises
     StoreError, or PayloadError for a published state that is none.
@@ -49,8 +52,11 @@ def compare_ends(
         weights, optimizer = read_state(mined, job, store, mined.segment.index)
     here = _kept(joined(work.state(), work.optimizer()))
     own, gathered = parted(here)
-    found = compare(change(start, own), change(start, weights), False, tolerances)
-    if not found.ok or optimizer is None:
+    mine, theirs = change(start, own), change(start, weights)
+    found = compare(mine, theirs, False, tolerances)
+    if not found.ok:
+        return replace(found, change=distance(mine, theirs))
+    if optimizer is None:
         return found
     try:
         ahead = _leap(work, own, optimizer)
@@ -59,7 +65,8 @@ def compare_ends(
     except PayloadError as error:
         wrong = str(error)
     if wrong:
-        return replace(found, ok=False, reason=f"The optimizer's state after the segment: {wrong}.")
+        reason = f"The optimizer's state after the segment: {wrong}."
+        return replace(found, ok=False, reason=reason, rel_l2=math.inf, change=math.inf)
     exact = found.exact
     for kind in sorted({name.partition(".")[0] for name in optimizer}):
         mine, theirs = _of_kind(kind, gathered), _of_kind(kind, optimizer)

@@ -3,7 +3,8 @@
 
 A node that states a class is compared to the bit by verifiers of that class, by tolerances by all
 others. It is convicted by two owners with two thirds of the weight. So a class that they don't run
-may as well not be listed: whoever states it lives by the tolerances.
+may as well not be listed: whoever states it lives by the tolerances, and where only its own class
+could judge it (`agents.verify.rounding`) nobody does.
 
 What verifiers run is read from their declarations (`TaskAppeals.declare_classes`), which are about
 redundant tasks and their word. Agents declare where the network has executors.
@@ -76,7 +77,9 @@ def check_classes(network: Any, classes: Sequence[str], go_on: bool) -> None:
     if not go_on:
         raise click.ClickException(
             f"{'; '.join(wrong)}. Whoever states such a class is compared by the tolerances, as if "
-            f"the job listed none. {OPTION} creates it nevertheless."
+            "the job listed none; in a pipeline with segments or with something owed between its "
+            "rounds, where rounding decides, it is compared by nobody. "
+            f"{OPTION} creates it nevertheless."
         )
     for sentence in wrong:
         click.echo(f"Warning: {sentence}", err=True)

@@ -304,8 +304,9 @@ def test_by_segments_a_receiver_is_judged_by_its_own_class_alone(tmp_path: Path)
     (place,) = (index for index, wrong in wronged.items() if wrong)
     assert found[VICTIM][place].unsure and CHEAT in found[VICTIM][place].ask
     assert len(found[CHEAT]) > 2
-    at_risk = (PAY + SLASH) / len(found[CHEAT])
-    assert won("a chosen gradient, by segments, if its sender is drawn", -at_risk) < 0
+    won(
+        "a chosen gradient, by segments, if its sender is drawn", -(PAY + SLASH) / len(found[CHEAT])
+    )
 
 
 class Lying(StageWork):
@@ -315,10 +316,42 @@ class Lying(StageWork):
         if (self.miner, entry.kind) != (VICTIM, Kind.STEP):
             return super().do(entry)
         passed = self._runner.do(Step())
-        for tensor in self.state().values():
-            tensor.add_(0.01)
+        self.falsely()
         self.stepped()
         return passed
+
+    def falsely(self) -> None:
+        for tensor in self.state().values():
+            tensor.add_(0.01)
+
+
+class Huge(Lying):
+    """Its published states hold numbers that no last bit can be added to, so that weights which
+    were moved would be apart from them by more than any distance. Its last state holds none."""
+
+    ends = 3
+
+    def falsely(self) -> None:
+        super().falsely()
+        weights = self.state()
+        rows = weights[next(name for name in sorted(weights) if "embedding" in name)]
+        rows[-1] = torch.finfo(torch.float32).max if self.steps < self.ends - 1 else 0.01
+
+
+def test_by_segments_a_false_state_of_ones_own_excuses_nobody(tmp_path: Path) -> None:
+    """Without a friend: another class finds each segment, as the miner's own does."""
+    fields = {**spec("adamw", segment=1), "batches_per_round": 14}
+    mined = played(EmbeddedStore(tmp_path), fields, "honest", Huge)
+    assert len(mined.works[VICTIM].log.steps) == Huge.ends
+    for stated in fields["classes"]:
+        drawn: dict[int, Finding] = {}
+        for seed in (bytes([number]) * 32 for number in range(64)):
+            one = mined.submit(VICTIM, determinism=stated, audit_seed=seed)
+            assert one.segment is not None and one.reason == ""
+            if one.segment.index not in drawn:
+                drawn[one.segment.index] = look(mined.inputs([one]), mined.store, VICTIM)
+        assert len(drawn) == Huge.ends
+        assert all(one.violation is Violation.INVALID for one in drawn.values())
 
 
 def test_by_segments_who_lies_beside_such_a_gradient_is_found_by_its_own_class(

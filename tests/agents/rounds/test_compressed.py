@@ -13,8 +13,10 @@ import torch
 
 from agents.jobs.job import SpecError
 from agents.rounds.carried import Carried
+from agents.rounds.inputs import RoundInputs
 from agents.rounds.models import Models
 from agents.rounds.plan import Plans
+from agents.rounds.reader import RoundReader
 from agents.rounds.stage_payload import packed
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import CorruptContent
@@ -22,7 +24,7 @@ from agents.training.norms import distance, norm
 from agents.training.spec import demo_spec
 from agents.training.state import State, model_hash
 from agents.verify.rounding import decides_what_is_owed
-from tests.stage.memory.honest_round import JOB
+from tests.stage.memory.honest_round import DEVICE, JOB
 from tests.stage.memory.mined_round import (
     MINERS,
     OTHER_CLASS,
@@ -84,9 +86,19 @@ def test_what_is_owed_after_honest_work_moves_with_the_last_bits_of_the_weights_
         other = memories.before(JOB, plan, NODE, moved_by=b"\1" * 32)
         assert owed is not None and other is not None and not same(owed, other)
         assert distance(owed, other) < 1e-3 * norm(owed)
-        assert not decides_what_is_owed(owed, other, own, limit)
-        assert same(memories.before(JOB, plan, NODE), owed), "each is kept for itself"
+        assert not decides_what_is_owed(owed, other, own, limit, 0.0)
+        assert same(memories.before(JOB, plan, NODE), owed), "what was moved is not kept"
+        assert same(inputs_of(five, step).moved_memory(NODE, b"\1" * 32), other)
+        assert same(inputs_of(five, step).memory(NODE), owed)
     assert five.memories().before(JOB, five.rounds[3].plan, NODE, moved_by=b"\1" * 32) is None
+
+
+def inputs_of(five: Run, step: int) -> RoundInputs:
+    """As everybody has them who judges a round."""
+    mined = five.rounds[step]
+    reader = RoundReader(five.facts, mined.store, DEVICE)
+    facts = mined.job, JOB, step + 1, mined.plan, mined.before
+    return reader.inputs_at(*facts, five.submissions[step])
 
 
 @pytest.mark.parametrize("step", range(ROUNDS))

@@ -26,6 +26,13 @@ def test_by_default_it_is_the_last_bits_of_fp32() -> None:
     assert 1 <= int(steps.max()) <= 4
 
 
+def test_what_is_too_large_to_be_moved_stays() -> None:
+    """Else a state with such numbers would be apart from itself by more than any distance."""
+    most = {"w": torch.full((200,), torch.finfo(torch.float32).max)}
+    found = last_bits.moved(most, SEED)["w"]
+    assert bool(torch.isfinite(found).all()) and bool((found == most["w"]).any())
+
+
 def test_everybody_draws_the_same_from_one_seed() -> None:
     here, there = last_bits.moved(STATE, SEED), last_bits.moved(dict(reversed(STATE.items())), SEED)
     other = last_bits.moved(STATE, bytes(32))

@@ -147,20 +147,39 @@ def test_what_nobody_can_execute_is_no_rounding() -> None:
     assert asked([first, cut]) == ()
 
 
-@pytest.mark.parametrize(("far", "decided"), [(0.2, False), (0.3, True), (math.nan, True)])
-def test_what_is_owed_is_decided_where_the_last_bits_move_it_by_a_quarter_of_what_is_allowed(
-    far: float, decided: bool
-) -> None:
-    """As a share of the change that is made now, which is sent with it."""
-    owed, own = {"w": torch.tensor([3.0, 0.0])}, {"w": torch.tensor([0.0, 10.0])}
-    moved = {"w": torch.tensor([3.0, far * LIMIT * 10.0])}
-    assert decides_what_is_owed(owed, moved, own, LIMIT) == decided
+OWED, OWN = {"w": torch.tensor([3.0, 0.0])}, {"w": torch.tensor([0.0, 7.0])}
+
+
+def decides(moved: float, off: float | None) -> bool:
+    """Where the last bits move what is owed by so much."""
+    other = {"w": torch.tensor([3.0, moved])}
+    return decides_what_is_owed(OWED, other, OWN, LIMIT, off)
+
+
+def test_what_is_owed_is_decided_where_the_last_bits_move_it_by_a_quarter_of_what_is_allowed() -> (
+    None
+):
+    """As a share of the change that is made now and of what is owed, which are sent together."""
+    allowed = LIMIT * (7.0 + 3.0)
+    assert not decides(0.24 * allowed, 0.01) and decides(0.26 * allowed, 0.01)
+    assert decides(math.nan, math.inf)
+
+
+def test_a_payload_that_is_off_by_more_than_twice_that_is_not_excused_by_it() -> None:
+    assert decides(1.0, 1.9) and not decides(1.0, 2.1) and not decides(1.0, math.inf)
+    assert decides(1.0, None), "it could not be sent, so nobody can say by how much it is off"
 
 
 def test_what_is_owed_or_not_by_the_last_bits_is_decided_by_them() -> None:
-    own = {"w": torch.tensor([0.0, 10.0])}
-    assert decides_what_is_owed({"w": torch.tensor([3.0, 0.0])}, None, own, LIMIT)
-    assert not decides_what_is_owed({"w": torch.zeros(2)}, None, own, LIMIT)
+    assert decides_what_is_owed(OWED, None, OWN, LIMIT, 1.0)
+    assert not decides_what_is_owed({"w": torch.zeros(2)}, None, OWN, LIMIT, 1.0)
+
+
+def test_a_change_of_next_to_nothing_makes_nothing_of_what_is_owed_decided() -> None:
+    """Who makes no step chooses the length of its change, and not what it owes."""
+    still = {"w": torch.zeros(2)}
+    other = {"w": torch.tensor([3.0, 1e-5])}
+    assert not decides_what_is_owed(OWED, other, still, LIMIT, 1e-5)
 
 
 def test_the_same_is_asked_each_time() -> None:
