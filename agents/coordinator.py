@@ -71,6 +71,7 @@ _PROPOSED, _QUEUED = 1, 2
 _EXECUTE = "execute"
 _TYPES = {"Approval": [{"name": "op_id", "type": "bytes32"}]}
 _GIVE_UP = 0.5  # of the dispute window: how long a missing artefact is waited for
+_APART_S = 2.0  # from member to member who may send the same; two blocks, where these take longer
 _BOARD_PATIENCE_S = 10.0  # without enough signatures from the boards: approve on chain
 _MOST = 0.5  # of the dispute window: a challenged result that takes longer to recompute comes last
 _JUDGES = 4  # jobs whose models are kept in memory
@@ -115,7 +116,8 @@ class Coordinator:
         self.benchmarks = BenchmarkDisputes(self.network, context, store)
         self._scores: ScoreDisputes | None = None
         self._since: dict[bytes, float] = {}
-        self._one_by_one = OneByOne(context.wallet.address)
+        apart_s = _APART_S if context.settings.jitter_s else 0.0
+        self._one_by_one = OneByOne(context.wallet.address, apart_s)
         self._judges: dict[int, Judge] = {}
         self._attesting: Attesting | None = None
         self._no_word: dict[Work, bool] = {}
