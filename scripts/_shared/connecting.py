@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 BY_APE = "ape" in sys.modules
 """Whether ape runs the command: it has imported itself before it looks for commands."""
 
+_ROOM = 3.0  # times the gas that a node estimates
+
 if BY_APE:
     from ape.cli import ConnectedProviderCommand, account_option, network_option
 else:
@@ -73,11 +75,25 @@ def bound(provider: Any, contract: Contract) -> Any:
     """A contract whose functions and events are attributes, as ape has it."""
     if not BY_APE:
         return RpcContract(provider, contract)
+    _leave_room(provider.network)
     from ape import Contract as ApeContract
     from ethpm_types import ContractType
 
     kind = ContractType.model_validate({"contractName": contract.name, "abi": contract.abi})
     return ApeContract(contract.address, contract_type=kind)
+
+
+def _leave_room(network: Any) -> None:
+    """Let transactions take more gas than a node estimates, as agents do.
+
+    The estimate is of the block before. Who comes later may need more: `job cancel` ends the job as
+    well, where the running round ended meanwhile. Gas that is not used costs nothing. What
+    somebody has set for a network stays.
+    """
+    from ape.types import AutoGasLimit
+
+    if network.gas_limit == AutoGasLimit():
+        network.__dict__["gas_limit"] = AutoGasLimit(multiplier=_ROOM)
 
 
 @contextmanager
