@@ -84,7 +84,6 @@ class Deed:
     """A transaction for an operation. `done`: whether it has nothing left to do, after a refusal.
     `why` is for people."""
 
-    op_id: bytes
     order: Order
     done: Callable[[], bool]
     why: str
@@ -377,7 +376,7 @@ class Coordinator:
         if state == 0 and self._is_mine(op_id, "propose"):
             crashpoint("coordinator-before-propose")
             order = Order(contract, "propose", args)
-            return Deed(op_id, order, lambda: self._state(op_id) != 0, f"proposed: {ruling.why}")
+            return Deed(order, lambda: self._state(op_id) != 0, f"proposed: {ruling.why}")
         if state == _PROPOSED or (state == _QUEUED and not self._has_quorum(op_id)):
             return self._approval(op_id, ruling)
         self.board.withdraw(op_id)  # nobody needs the signature any more
@@ -386,7 +385,7 @@ class Coordinator:
             crashpoint("coordinator-before-execute")
             order = Order(contract, _EXECUTE, (op_id,))
             done = partial(self._is_executed, op_id)
-            return Deed(op_id, order, done, f"executed: {ruling.why}")
+            return Deed(order, done, f"executed: {ruling.why}")
         return None
 
     def _approval(self, op_id: bytes, ruling: Ruling) -> Deed | None:
@@ -406,7 +405,7 @@ class Coordinator:
         patience = stretched(_BOARD_PATIENCE_S, self.context.sender.block_s)
         if not approved and (not peers or waited > patience):
             order = Order(contract, "approve", (op_id,))
-            return Deed(op_id, order, lambda: False, f"approved: {ruling.why}")
+            return Deed(order, lambda: False, f"approved: {ruling.why}")
         if not peers:
             return None
         members = self._members()
@@ -418,7 +417,7 @@ class Coordinator:
             return None
         order = Order(contract, "approve_by_sig", (op_id, [signature for _, signature in found]))
         why = f"relayed: {len(found)} signatures: {ruling.why}"
-        return Deed(op_id, order, lambda: self._has_quorum(op_id), why)
+        return Deed(order, lambda: self._has_quorum(op_id), why)
 
     def _is_mine(self, op_id: bytes, what: str) -> bool:
         """Whether it is this member's turn to send what moves an operation on."""

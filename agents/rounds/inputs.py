@@ -26,7 +26,8 @@ def _no_memory(node: int) -> State | None:
 
 
 def _no_moved_memory(node: int, seed: bytes) -> State | None:
-    raise NotImplementedError("whoever gives a memory says how it moves")
+    # Without it any false payload would count as decided by rounding.
+    raise ValueError(f"the inputs have a memory of node {node}, and not how its last bits move it")
 
 
 def _nothing_signed(passage: Passage, digest: bytes, signature: bytes) -> bool:

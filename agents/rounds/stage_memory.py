@@ -99,11 +99,10 @@ class StageMemories:
             todo.append((number, digest, past))
         for number, digest, past in reversed(todo):
             memory = self._advance(job_id, job, number, past, node, memory, moved_by)
-            if moved_by:
-                continue  # nobody asks by that seed again
-            self._found[digest, node] = memory
-            while len(self._found) > _KEPT:
-                self._found.popitem(last=False)
+            if not moved_by:  # nobody asks by a seed again
+                self._found[digest, node] = memory
+        while len(self._found) > _KEPT:
+            self._found.popitem(last=False)
         return memory
 
     def _advance(
