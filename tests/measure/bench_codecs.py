@@ -36,7 +36,7 @@ from tests.measure.peer_codecs import SIDE, DemoPeer, SparsePeer
 from tests.measure.rows import Row, text_table
 
 SEED = bytes(range(32))
-CODECS = ("dense", "polytope", "semantic", "sparse", "demo", "cells")
+CODECS = ("dense", "polytope", "semantic", "sparse", "demo", "cells", "directions")
 GOAL = 3.0
 SIZES = ((10_000_000, 4), (100_000_000, 1))  # numbers, repeats
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -47,6 +47,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "demo": {},
     "demo (8)": {"per_chunk": 8},
     "cells": {},
+    "directions": {},
 }
 SHAPES: dict[str, Shapes] = {
     "one of 10,000 x 10,000": {"a": (10_000, 10_000)},

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from agents.jobs.combinations.figures import RIDERS_EARN
 from agents.mechanisms.codec import Codec
+from agents.mechanisms.codec.parts.cell_codec import CellCodec
 from agents.mechanisms.privacy import Privacy
 from agents.mechanisms.score.alignment import Alignment
 from agents.mechanisms.verify import Verification
@@ -129,11 +130,12 @@ def taking_much(spec: JobSpec, codec: Codec) -> list[str]:
     Figures: `python -m tests.measure.studies.riders --seeds 3`.
     """
     history = spec.score_options.get("history", Alignment.history)
-    if spec.score != "alignment" or not history or not getattr(codec, "mostly_zero", False):
+    says_little = getattr(codec, "mostly_zero", False) or isinstance(codec, CellCodec)
+    if spec.score != "alignment" or not history or not says_little:
         return []
     return [
-        f'codec "{spec.codec}" under score "alignment" with score_options.history {history}: a '
-        "node with twice the data earned 0.89 to 1.47 of its usual pay, with history 0 1.61 to "
-        "1.73, and the pay of equal nodes spread by up to 24 % of its mean beside riders, with "
+        f'codec "{spec.codec}" under score "alignment" with score_options.history {history}: with '
+        'codec "sparse" a node with twice the data earned 0.89 to 1.47 of its usual pay, with '
+        "history 0 1.61 to 1.73, and the pay of equal nodes spread by up to 24 % of its mean beside riders, with "
         'history 0 by 14 %; where work is redone (verify "reexecution") set history to 0'
     ]

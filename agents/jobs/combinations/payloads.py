@@ -7,7 +7,7 @@ import math
 
 from agents.mechanisms.codec import Codec, ratio
 from agents.mechanisms.codec import get as get_codec
-from agents.mechanisms.codec.cells import Cells
+from agents.mechanisms.codec.parts.cell_codec import CellCodec
 from agents.mechanisms.codec.semantic import Semantic
 from agents.mechanisms.privacy import Privacy
 from agents.mechanisms.privacy.aggregate import sensitivity
@@ -112,7 +112,7 @@ def _averaging(spec: JobSpec) -> str:
 
 def unnamed(shapes: Shapes, codec: Codec) -> list[str]:
     """Tensors that the codec is told of and the model has not."""
-    if not isinstance(codec, Cells):
+    if not isinstance(codec, CellCodec):
         return []
     return [
         f"codec_options.fine names {name!r}, and the model has no such tensor; its tensors of two "

@@ -130,6 +130,7 @@ def unlike_shapes(job: JobContext) -> list[str]:
         ({**FREE, **MUON}, 'with the local steps of optimizer.inner "muon"'),
         ({**FREE, "codec": "dense"}, "names every number"),
         ({**FREE, "codec": "semantic", "merge": "mean"}, "names every number"),
+        ({**FREE, "codec": "directions", "merge": "mean"}, "names every number"),
         ({**FREE, "access": "encrypted"}, 'needs access "public"'),
         ({**FREE, **NOISE}, 'goes with privacy "none"'),
         ({**FREE, "merge": "median"}, "leaves most coordinates of a payload zero"),
@@ -242,12 +243,13 @@ def test_a_direction_in_noise_without_its_chance_is_warned_of(tiny: HonestRound)
     assert "left to luck" in warning and "3 / sqrt(m)" in warning
 
 
-def test_taking_the_past_out_of_few_numbers_is_warned_of_with_the_figures(
-    tiny: HonestRound,
+@pytest.mark.parametrize("codec", ["sparse", "cells", "directions"])
+def test_taking_the_past_out_of_little_that_is_said_is_warned_of_with_the_figures(
+    tiny: HonestRound, codec: str
 ) -> None:
-    sparse = {"codec": "sparse", "merge": "norm_clip", "score": "alignment"}
+    sparse = {"codec": codec, "merge": "norm_clip", "score": "alignment"}
     (warning,) = unlike_shapes(context(tiny, **sparse))
-    assert "history 8: a node with twice the data earned 0.89 to 1.47" in warning
+    assert 'history 8: with codec "sparse" a node with twice the data earned 0.89 to 1.47' in warning
     for cure in ({"score_options": {"history": 0}}, {"score": "shares"}, {"codec": "dense"}):
         assert unlike_shapes(context(tiny, **{**sparse, **cure})) == []
 

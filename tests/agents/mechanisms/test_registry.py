@@ -16,7 +16,7 @@ from agents.training.spec import MECHANISMS, JobSpec
 
 # What an error calls a mechanism of the folder, and the names of all.
 FOLDERS: dict[Any, tuple[str, str]] = {
-    codec: ("codec", "cells demo dense polytope semantic sparse"),
+    codec: ("codec", "cells demo dense directions polytope semantic sparse"),
     merge: (
         "merge rule",
         "centred_clipping demo_sign geometric_mean geometric_median mean median multi_krum "

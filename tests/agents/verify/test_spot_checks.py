@@ -188,7 +188,7 @@ def test_a_payload_that_cannot_be_read_cannot_be_re_executed(tiny: HonestRound) 
 @pytest.mark.parametrize(
     "rules",
     [
-        *({"codec": codec, "merge": "norm_clip"} for codec in ("sparse", "cells")),
+        *({"codec": codec, "merge": "norm_clip"} for codec in ("sparse", "cells", "directions")),
         {"codec": "demo", "merge": "demo_sign", "codec_options": {"memory_rounds": 20}},
     ],
 )
@@ -316,7 +316,7 @@ def test_a_node_without_batches_is_right_to_reveal_zeros(tiny: HonestRound) -> N
     assert finding.violation is None
 
 
-@pytest.mark.parametrize("codec", ["polytope", "sparse", "cells", "dense"])
+@pytest.mark.parametrize("codec", ["polytope", "sparse", "cells", "directions", "dense"])
 def test_a_node_without_batches_that_sends_something_is_found_in_every_class(
     tmp_path: Path, codec: str
 ) -> None:

@@ -58,6 +58,7 @@ CODECS: dict[str, dict[str, Any]] = {
     "semantic": {"ratio": 100, "clip": 6},
     "demo": {},
     "cells": {},
+    "directions": {},
 }
 # Which model an assignment starts from, and the round whose rate it takes: the demo job warms up.
 STARTS = {"first round": 0, "no warm-up": ROUND, "trained": ROUND}

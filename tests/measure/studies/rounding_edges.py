@@ -21,6 +21,8 @@ CODECS: dict[str, dict[str, Any]] = {
     "demo": {},
     "polytope": {},
     "semantic": {"ratio": 100, "clip": 6},
+    "cells": {},
+    "directions": {},
 }
 SPREADS = (("fp32", 4.9e-5), ("fp32", 2.4e-3), ("bf16", 0.025))
 LONGER = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)

@@ -18,8 +18,10 @@ elementwise float64 operations, which IEEE 754 fixes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agents.mechanisms.codec.parts.vector import Vector, signs
 
@@ -61,6 +63,12 @@ class Rotation:
 
 def _hadamard(vector: Vector, block: int) -> None:
     """Orthonormal Walsh-Hadamard transform down the columns of [block, size / block], in place."""
+    hadamard_sums(vector, block)
+    vector *= 1.0 / np.sqrt(float(block))
+
+
+def hadamard_sums(vector: NDArray[Any], block: int) -> None:
+    """The same, sqrt(block) times as long: sums and differences alone, in the vector's own type."""
     columns = vector.size // block
     half = 1
     while half < block:
@@ -70,4 +78,3 @@ def _hadamard(vector: Vector, block: int) -> None:
         upper += lower
         lower[...] = difference
         half *= 2
-    vector *= 1.0 / np.sqrt(float(block))

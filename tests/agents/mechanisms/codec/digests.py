@@ -12,6 +12,7 @@ from agents.mechanisms.codec.parts.vector import split, words
 SEED = bytes(range(32))
 LOSSY = {
     "cells": {"cell": 64, "share": 0.9, "fine": "a", "fine_share": 0.02, "decay": 1.0},
+    "directions": {"cell": 256, "share": 0.9, "fine": "a", "fine_share": 0.02, "decay": 1.0},
     "demo": {"per_chunk": 64, "value_bits": 4, "decay": 1.0},
     "polytope": {},
     "semantic": {"ratio": 100, "clip": 6.0},

@@ -24,6 +24,8 @@ LOSSY: list[tuple[str, dict[str, Any]]] = [
     ("polytope", {}),
     ("cells", {"cell": 16, "fine": "b,c", "fine_share": 0.5}),
     ("cells", {"cell": 4, "share": 0.3, "gain": 2.0}),
+    ("directions", {"cell": 16, "directions": 64, "fine": "c", "fine_share": 0.5}),
+    ("directions", {"share": 0.5, "gain": 2.0}),
     ("sparse", {}),
     ("sparse", {"value_bits": 1}),
     ("demo", {}),

@@ -157,7 +157,7 @@ def test_figures_are_those_of_the_payload():
     assert cosine({"a": torch.ones(3)}, {"a": -torch.ones(3)}) == pytest.approx(-1.0)
 
 
-@pytest.mark.parametrize("name", ["cells", "demo", "polytope", "sparse"])
+@pytest.mark.parametrize("name", ["cells", "demo", "directions", "polytope", "sparse"])
 def test_numbers_too_large_are_refused(name):
     with pytest.raises(ValueError, match="far too large"):
         codecs.get(name)().encode({"a": torch.full((5,), 1e30)}, None, SEED)
@@ -173,6 +173,10 @@ WRONG_OPTIONS = {
     "demo": [
         *({"chunk": 3}, {"chunk": 129}, {"per_chunk": 0}, {"chunk": 8, "per_chunk": 65}),
         *({"value_bits": 9}, {"value_bits": True}, {"decay": 1.5}, {"memory_rounds": 0}),
+    ],
+    "directions": [
+        *({"cell": 8}, {"cell": 48}, {"cell": 2048}, {"directions": 64}, {"directions": 65_536}),
+        *({"directions": 8191}, {"share": 0}, {"fine": 3}, {"decay": 1.5}, {"memory_rounds": 0}),
     ],
     "polytope": [{"cell": 12}, {"cell": True}, {"cell": 1}, {"gain": 0}],
     "semantic": [
