@@ -69,7 +69,9 @@ def test_sample__its_node_is_unpaid_and_all_others_are_scored(scored: ScoredJob)
     assert people.gain(cat) == 0
     # In one round of so small a job chance may say that one of them has shown nothing.
     assert not any(scored.line(scorers["vic"], name).failure for name in ("ann", "bob"))
-    assert sum(people.gain(scored.node(name)) for name in ("ann", "bob")) > 0
+    scores = dict(zip(snapshot.nodes, median, strict=True))
+    for node in map(scored.node, ("ann", "bob")):
+        assert (people.gain(node) > 0) == (scores[node.node_id] > 0)
     assert [people.gain(scored.node(name)) for name in VERIFIERS] == [verifier_cut(3)] * 3
 
 
