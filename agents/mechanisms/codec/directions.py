@@ -37,6 +37,7 @@ from agents.mechanisms.options import check_choice
 
 _CELLS = tuple(2**n for n in range(4, 11))
 _DIRECTIONS = tuple(2**n for n in range(4, 16))
+_BASES = 256  # at most: a spec can't make a node's encoding as long as it likes
 _FEW = 1 << 15  # numbers looked at together: few enough that all bases find them in a cache
 
 
@@ -49,7 +50,7 @@ class Directions(CellCodec):
         cell: numbers of which one direction is named, a power of two from 16 to 1024. A tensor of
             fewer numbers is cut into cells of a power of two of them, of which the largest is
             named.
-        directions: of a cell, a power of two from `cell` to 32,768.
+        directions: of a cell, a power of two from `cell` to 256 times as many, at most 32,768.
     """
 
     cell: int = 128
@@ -61,7 +62,7 @@ class Directions(CellCodec):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("cell", self.cell, _CELLS)
-        check_choice("directions", self.directions, tuple(n for n in _DIRECTIONS if n >= self.cell))
+        check_choice("directions", self.directions, _choices(self.cell))
 
     def cut(self, size: int) -> tuple[int, int]:
         """Cells of `cell` numbers with all directions, or of fewer with their own."""
@@ -76,8 +77,9 @@ class Directions(CellCodec):
             return super().named(part, row, seed)
         table, cells, turns = _table(part, row), part.drawn(seed), _turns(part, seed)
         codes, values = np.zeros(part.sent, np.int64), np.zeros(part.sent)
-        for some in _batches(part, _FEW):
-            codes[some], values[some] = _longest(table[cells[some]].T.copy(), turns)
+        with np.errstate(over="ignore", invalid="ignore"):  # `encode` refuses what is too large
+            for some in _batches(part, _FEW):
+                codes[some], values[some] = _longest(table[cells[some]].T.copy(), turns)
         return codes, values
 
     def along(self, part: Part, row: Row, codes: Codes, seed: bytes) -> Numbers:
@@ -107,6 +109,10 @@ class Directions(CellCodec):
             numbers = _meant(said.codes[some], turns).astype(np.float32)
             table[cells[some]] = numbers * said.numbers[some, None] + np.float32(0)
         out[:] = table.reshape(-1)[: part.size]
+
+
+def _choices(cell: int) -> tuple[int, ...]:
+    return tuple(n for n in _DIRECTIONS if cell <= n <= _BASES * cell)
 
 
 def _batches(part: Part, numbers: int) -> Iterator[slice]:

@@ -249,7 +249,9 @@ def test_taking_the_past_out_of_little_that_is_said_is_warned_of_with_the_figure
 ) -> None:
     sparse = {"codec": codec, "merge": "norm_clip", "score": "alignment"}
     (warning,) = unlike_shapes(context(tiny, **sparse))
-    assert 'history 8: with codec "sparse" a node with twice the data earned 0.89 to 1.47' in warning
+    assert (
+        'history 8: with codec "sparse" a node with twice the data earned 0.89 to 1.47' in warning
+    )
     for cure in ({"score_options": {"history": 0}}, {"score": "shares"}, {"codec": "dense"}):
         assert unlike_shapes(context(tiny, **{**sparse, **cure})) == []
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The codec `directions`: against a table of all directions, what is refused, what a bit is worth."""
+"""The codec `directions`: beside a table of all of them, what is refused, what a bit is worth."""
 
 from __future__ import annotations
 
@@ -117,6 +117,13 @@ def test_each_node_draws_its_own_signs_and_cells():
         assert torch.count_nonzero(decoded[-1].view(64, 64).any(dim=1)) == 16
     assert torch.stack(decoded).any(dim=0).float().mean() > 0.9
     assert not isinstance(made, SupportCodec)
+
+
+@pytest.mark.parametrize("size", [1e30, 3e38])
+def test_sums_beyond_the_largest_number_are_refused(size):
+    sent = {**drawn(), "a": torch.full(SHAPES["a"], size)}
+    with pytest.raises(ValueError, match="far too large for the directions codec"):
+        codec().encode(sent, None, SEED)
 
 
 def test_a_bit_says_more_of_gaussian_numbers_than_one_of_cells():

@@ -176,7 +176,7 @@ WRONG_OPTIONS = {
     ],
     "directions": [
         *({"cell": 8}, {"cell": 48}, {"cell": 2048}, {"directions": 64}, {"directions": 65_536}),
-        *({"directions": 8191}, {"share": 0}, {"fine": 3}, {"decay": 1.5}, {"memory_rounds": 0}),
+        *({"directions": 8191}, {"cell": 16}, {"share": 0}, {"decay": 1.5}, {"memory_rounds": 0}),
     ],
     "polytope": [{"cell": 12}, {"cell": True}, {"cell": 1}, {"gain": 0}],
     "semantic": [
