@@ -137,5 +137,6 @@ def taking_much(spec: JobSpec, codec: Codec) -> list[str]:
         f'codec "{spec.codec}" under score "alignment" with score_options.history {history}: with '
         'codec "sparse" a node with twice the data earned 0.89 to 1.47 of its usual pay, with '
         "history 0 1.61 to 1.73, and the pay of equal nodes spread by up to 24 % of its mean "
-        'beside riders, with history 0 by 14 %; where work is redone (verify "reexecution") set history to 0'
+        "beside riders, with history 0 by 14 %; where work is redone (verify "
+        '"reexecution") set history to 0'
     ]
