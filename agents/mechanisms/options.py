@@ -30,7 +30,7 @@ def check_bool(name: str, value: object) -> None:
 
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    """ValueError unless `value` is one of `choices`."""
-    if isinstance(value, bool) or value not in choices:
+    """ValueError unless `value` is one of `choices`, and of its type: 16.0 is not 16."""
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
         shown = ", ".join(map(str, choices))
         raise ValueError(f"{name} must be one of {shown}, not {value!r}.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from agents.jobs.combinations.figures import RIDERS_EARN
 from agents.mechanisms.codec import Codec
-from agents.mechanisms.codec.parts.cell_codec import CellCodec
 from agents.mechanisms.privacy import Privacy
 from agents.mechanisms.score.alignment import Alignment
 from agents.mechanisms.verify import Verification
@@ -130,8 +129,7 @@ def taking_much(spec: JobSpec, codec: Codec) -> list[str]:
     Figures: `python -m tests.measure.studies.riders --seeds 3`.
     """
     history = spec.score_options.get("history", Alignment.history)
-    says_little = getattr(codec, "mostly_zero", False) or isinstance(codec, CellCodec)
-    if spec.score != "alignment" or not history or not says_little:
+    if spec.score != "alignment" or not history or not getattr(codec, "mostly_zero", False):
         return []
     return [
         f'codec "{spec.codec}" under score "alignment" with score_options.history {history}: with '

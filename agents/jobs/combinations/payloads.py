@@ -33,7 +33,7 @@ def merging(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
         if getattr(codec, "own_seed", False):
             instead = _averaging(spec)  # the others compare payloads, see `projecting`
         wrong.append(
-            f'codec "{spec.codec}" leaves most coordinates of a payload zero, so merge '
+            f'codec "{spec.codec}" leaves most coordinates of a payload zero, or noise, so merge '
             f'"{spec.merge}" would be zero nearly everywhere; use {instead}'
         )
     if privacy.place == "aggregate":

@@ -13,8 +13,11 @@ Of Gaussian numbers a payload with 8192 directions of 128 numbers says 1.04 of t
 each bit, where `cells` of 64, which has as many bits, says 0.96. No code that reads the numbers of
 one node alone says more than 1.29 at that length (1 - 2^-2R of their square with R bits each).
 
-Decoded, a payload is a small number everywhere, most of it noise, and nodes draw other signs. So
-only a rule that averages can merge them, and which numbers a node sent can't be asked.
+Decoded, a payload is a small number everywhere in the cells that were drawn, most of it noise, and
+nodes draw other signs. So only a rule that averages can merge them, and which numbers a node sent
+can't be asked. A payload may have several spellings: of a tensor's last cell, where that is not
+full, directions that differ past its end are the same, and small cells have fewer directions than
+codes. Verifiers compare what is decoded.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from agents.mechanisms.options import check_choice
 _CELLS = tuple(2**n for n in range(4, 11))
 _DIRECTIONS = tuple(2**n for n in range(4, 16))
 _BASES = 256  # at most: a spec can't make a node's encoding as long as it likes
-_FEW = 1 << 15  # numbers looked at together: few enough that all bases find them in a cache
+_FEW = 1 << 17  # numbers looked at together, in all bases: few enough to stay in a cache
 
 
 @register("directions")
@@ -56,7 +59,6 @@ class Directions(CellCodec):
     cell: int = 128
     directions: int = 8192
 
-    mostly_zero: ClassVar[bool] = False
     apart: ClassVar[float] = 4.0
 
     def __post_init__(self) -> None:
@@ -86,6 +88,7 @@ class Directions(CellCodec):
         """In float64."""
         if part.codes == part.cell:
             return super().along(part, row, codes, seed)
+        _check_end(part, codes, seed)
         table, cells, turns = _table(part, row), part.drawn(seed), _turns(part, seed)
         found = np.zeros(part.sent)
         for some in _batches(part, PIECE):
@@ -98,13 +101,8 @@ class Directions(CellCodec):
         if part.codes == part.cell:
             super().put(said, seed, out)
             return
-        cells, turns = part.drawn(seed), _turns(part, seed)
-        last = said.codes[-1]
-        if last < part.cell and cells[-1] * part.cell + last >= part.size:
-            raise ContainerError(
-                f"A code of {part.name!r} names a number past the end of only {part.size}."
-            )
-        table = _table(part, out)
+        _check_end(part, said.codes, seed)
+        cells, turns, table = part.drawn(seed), _turns(part, seed), _table(part, out)
         for some in _batches(part, PIECE):
             numbers = _meant(said.codes[some], turns).astype(np.float32)
             table[cells[some]] = numbers * said.numbers[some, None] + np.float32(0)
@@ -123,8 +121,17 @@ def _batches(part: Part, numbers: int) -> Iterator[slice]:
         yield slice(at, min(at + step, part.sent))
 
 
+def _check_end(part: Part, codes: Codes, seed: bytes) -> None:
+    """ContainerError if the last code names, by its place, a number past the tensor's end."""
+    last = int(codes[-1])
+    if last < part.cell and part.drawn(seed)[-1] * part.cell + last >= part.size:
+        raise ContainerError(
+            f"A code of {part.name!r} names a number past the end of only {part.size}."
+        )
+
+
 def _table(part: Part, row: Row) -> Row:
-    """The row as cells: the row itself, or a copy with zeros where its last cell is not full."""
+    """The row as cells: the row itself, or, where its last cell is not full, a copy with zeros."""
     missing = part.cells * part.cell - part.size
     full = np.pad(row, (0, missing)) if missing else row
     return full.reshape(part.cells, part.cell)

@@ -101,6 +101,7 @@ def unlike_shapes(job: JobContext) -> list[str]:
         ({"access": "local"}, "belong together"),
         ({"verify": "screening"}, "belong together"),
         ({"codec": "sparse", "merge": "median"}, "leaves most coordinates of a payload zero"),
+        ({"codec": "directions", "merge": "median"}, "leaves most coordinates of a payload zero"),
         ({"codec": "sparse", "merge": "geometric_mean"}, "leaves most coordinates of a payload"),
         ({"codec": "sparse", "merge": "mean", **NOISE}, "cannot be checked under the noise"),
         ({"codec": "polytope", "merge": "mean", **NOISE}, "cannot be checked under the noise"),

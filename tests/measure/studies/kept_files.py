@@ -40,6 +40,7 @@ CASES: dict[str, dict[str, Any]] = {
     "dense, state kept": {"optimizer": _INNER},
     "sparse": {"codec": "sparse", "merge": "mean"},
     "cells": {"codec": "cells", "merge": "mean"},
+    "directions": {"codec": "directions", "merge": "mean"},
     "demo, gauntlet": {**GAUNTLET, "optimizer": signed_steps(2, 16, 0.002, outer_decay=True)},
 }
 

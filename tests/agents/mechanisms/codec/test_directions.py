@@ -96,6 +96,12 @@ def test_other_spellings_are_refused(data, message):
         codec().decode(data, SHAPES, SEED)
 
 
+def test_a_place_past_the_end_is_no_nearer_than_any():
+    data = body([(0, False)] * 3 + [(2, False)])
+    with pytest.raises(ContainerError, match="past the end"):
+        codec().least_change(drawn(), None, data, SEED)
+
+
 def test_a_direction_of_the_last_cell_goes_past_its_end():
     """Only its own numbers are in the tensor; the last number of a named place is."""
     got = codec().decode(body([(0, False)] * 3 + [(1, True)]), SHAPES, SEED)

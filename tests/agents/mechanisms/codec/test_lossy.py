@@ -176,9 +176,10 @@ WRONG_OPTIONS = {
     ],
     "directions": [
         *({"cell": 8}, {"cell": 48}, {"cell": 2048}, {"directions": 64}, {"directions": 65_536}),
-        *({"directions": 8191}, {"cell": 16}, {"share": 0}, {"decay": 1.5}, {"memory_rounds": 0}),
+        *({"directions": 8191}, {"cell": 16}, {"cell": 128.0}, {"share": 0}, {"decay": 1.5}),
+        {"memory_rounds": 0},
     ],
-    "polytope": [{"cell": 12}, {"cell": True}, {"cell": 1}, {"gain": 0}],
+    "polytope": [{"cell": 12}, {"cell": 16.0}, {"cell": True}, {"cell": 1}, {"gain": 0}],
     "semantic": [
         *({"dimension": 0}, {"dimension": 2.0}, {"dimension": True}, {"ratio": -1}, {"clip": 0}),
         *({"clip": float("nan")}, {"bits": 9}, {"width": 0.1}, {"noise_std": -0.1}),
