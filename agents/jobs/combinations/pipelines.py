@@ -61,8 +61,9 @@ def together(spec: JobSpec, verification: Verification, privacy: Privacy) -> lis
         and spec.merge in NEED_ALL
     ):
         wrong.append(
-            f'pipeline.sharing.codec "{sharing.codec}" leaves most coordinates of a payload zero, or '
-            f'noise, so merge "{spec.merge}" would be zero nearly everywhere; use mean or norm_clip'
+            f'pipeline.sharing.codec "{sharing.codec}" leaves most coordinates of a payload zero, '
+            f'or noise, so merge "{spec.merge}" would be zero nearly everywhere; use mean or '
+            "norm_clip"
         )
     if spec.segment and spec.full_every > 1 and sharing is not None and sharing.codec != "dense":
         wrong.append(
