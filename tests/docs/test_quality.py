@@ -336,7 +336,7 @@ def small_job(folder: Path, life: int) -> JobRun:
         **SPEC,
         "model": tiny_model(16, 24, 16),
         "optimizer": optimizer,
-        "codec_options": {"cell": 16, "memory_rounds": life},
+        "codec_options": {"cell": 16, "directions": 64, "memory_rounds": life},
         "rounds": 4,
     }
     return JobRun(EmbeddedStore(folder), spec)
@@ -383,3 +383,10 @@ def test_a_job_of_the_study_changes_only_what_is_named() -> None:
     }
     same = {name: plain[name] for name in plain if name not in ("codec_options", "optimizer")}
     assert same == {name: other[name] for name in same}
+    cells = spec_of(task, 120, "job-cells")
+    assert {name for name in plain if plain[name] != cells[name]} == {"codec", "codec_options"}
+    sizes = {
+        spec["codec"]: codecs.get(spec["codec"])(**spec["codec_options"]).wire_size(task.shapes)
+        for spec in (plain, cells)
+    }
+    assert sizes["directions"] <= 1.001 * sizes["cells"]

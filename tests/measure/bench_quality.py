@@ -36,7 +36,8 @@ SHORT = 40
 SEEDS = (0, 1, 2)
 SHOWN = (
     *("adamw", "adamw-tuned", "diloco", "sparse", "sparse-muon"),
-    *("cells-muon", "cells-muon-quarter", "demo", "demo-muon"),
+    *("cells-muon", "cells-muon-quarter", "directions-muon-quarter"),
+    *("demo", "demo-muon"),
 )
 
 

@@ -52,15 +52,10 @@ CENTRAL = {  # what it stands beside, on the same network
 }
 _NODES = tuple(range(1, PEERS + 1))
 
+_CODEC = {"fine": "head.weight", "fine_share": 0.33, "decay": 0.4, "memory_rounds": LIFE}
 SPEC: dict[str, Any] = {
-    "codec": "cells",
-    "codec_options": {
-        "cell": 64,
-        "fine": "head.weight",
-        "fine_share": 0.33,
-        "decay": 0.4,
-        "memory_rounds": LIFE,
-    },
+    "codec": "directions",
+    "codec_options": {**_CODEC, "cell": 128, "directions": 8192},
     "merge": "norm_clip",
     "optimizer": {
         "inner": "muon",
@@ -79,18 +74,22 @@ SPEC: dict[str, Any] = {
     "eval_batches": 1,
     "audit_sample": 0,
 }
-"""Found for this network and length; rounds, warm-up and model are `spec_of`'s."""
+"""Found for this network and length with the codec of `CELLS`, which has as many bytes; rounds,
+warm-up and model are `spec_of`'s."""
+CELLS: dict[str, Any] = {**SPEC, "codec": "cells", "codec_options": {**_CODEC, "cell": 64}}
+JOBS = {"job": SPEC, "job-cells": CELLS}
 
 
-def spec_of(task: Task, rounds: int, **changes: Any) -> dict[str, Any]:
+def spec_of(task: Task, rounds: int, row: str = "job", **changes: Any) -> dict[str, Any]:
     """The spec of a job of so many rounds on the task's model, which is the project's own. The rate
     rises over the first thirtieth. `changes`: fields of `optimizer`; the dicts `inner_options` and
-    `codec_options` say only what is other than in `SPEC`."""
-    optimizer = {**SPEC["optimizer"], "warmup_rounds": rounds // 30, **changes}
-    inner = {**SPEC["optimizer"]["inner_options"], **changes.get("inner_options", {})}
-    codec = {**SPEC["codec_options"], **optimizer.pop("codec_options", {})}
+    `codec_options` say only what is other than in the row's spec."""
+    spec = JOBS[row]
+    optimizer = {**spec["optimizer"], "warmup_rounds": rounds // 30, **changes}
+    inner = {**spec["optimizer"]["inner_options"], **changes.get("inner_options", {})}
+    codec = {**spec["codec_options"], **optimizer.pop("codec_options", {})}
     return {
-        **SPEC,
+        **spec,
         "codec_options": codec,
         "model": task.spec.model_dump(),
         "optimizer": {**optimizer, "inner_options": inner},
@@ -167,12 +166,14 @@ class JobRun:
         self.state, self.step = outcome.state, self.step + 1
 
 
-def play(task: Task, rounds: int, say: Callable[[str], None], **changes: Any) -> Run:
+def play(
+    task: Task, rounds: int, say: Callable[[str], None], row: str = "job", **changes: Any
+) -> Run:
     """All rounds of a job, with the losses that the study's methods are given."""
     run = Run()
     began = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
-        made = JobRun(EmbeddedStore(Path(folder)), spec_of(task, rounds, **changes))
+        made = JobRun(EmbeddedStore(Path(folder)), spec_of(task, rounds, row, **changes))
         for done in range(1, rounds + 1):
             made.round()
             for part in QUARTERS:
@@ -186,8 +187,8 @@ def play(task: Task, rounds: int, say: Callable[[str], None], **changes: Any) ->
 
 
 def settings() -> dict[str, Any]:
-    """The rows of the section: central training on the same network, and the job."""
-    return {**{name: setting_of(method) for name, method in CENTRAL.items()}, "job": SPEC}
+    """The rows of the section: central training on the same network, and the jobs."""
+    return {**{name: setting_of(method) for name, method in CENTRAL.items()}, **JOBS}
 
 
 def opened() -> Records:
@@ -202,7 +203,7 @@ def _said(**asked: float | None) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    rows = (*CENTRAL, "job")
+    rows = (*CENTRAL, *JOBS)
     parser.add_argument("--row", action="append", choices=rows, help="default: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=120, help="of 20,480 tokens each")
@@ -228,8 +229,8 @@ def main() -> None:
     task = Task(given.seed, "llama")
     for row in given.row or rows:
         key = Key(row, given.seed, given.rounds * STEPS)
-        if row == "job":
-            made: Callable[[], Run] = partial(play, task, given.rounds, say, **changes)
+        if row in JOBS:
+            made: Callable[[], Run] = partial(play, task, given.rounds, say, row, **changes)
         else:
             made = Trainer(task, CENTRAL[row], key.steps, say).go
         run = kept_or_made(key, task, made, opened) if given.record else made()

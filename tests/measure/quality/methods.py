@@ -69,6 +69,26 @@ METHODS: dict[str, Method] = {
         merge=("norm_clip", {}),
         inner=("muon", {"lr_ratio": 8.0}),
     ),
+    # A quarter with the codec `directions`.
+    "directions-muon-quarter": Method(
+        "local",
+        low=0.25,
+        every=5,
+        outer_lr=10.0,
+        codec=(
+            "directions",
+            {
+                **_CELLS,
+                "cell": 512,
+                "directions": 32_768,
+                "share": 0.787,
+                "fine_share": 0.125,
+                "decay": 0.5,
+            },
+        ),
+        merge=("norm_clip", {}),
+        inner=("muon", {"lr_ratio": 8.0}),
+    ),
     # DeMo, arXiv 2411.19870: gradients, k = 8, 8-bit values, sign, an exchange at every step.
     "demo-published": Method(
         "gradient",
