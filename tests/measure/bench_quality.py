@@ -59,7 +59,7 @@ GOALS = {
 }
 COMPARED = (("sparse", "diloco"),)
 TUNED = ("sparse-muon", "demo-muon")  # beside AdamW, each at its best rates
-QUARTER = "cells-muon-quarter"  # the same, by the mean over the held-out seeds
+QUARTER = "directions-muon-quarter"  # the same, by the mean over the held-out seeds
 JOB_STEPS = 600
 # Of the job's loss over theirs, less one. Of central Muon at two rates the better one counts.
 JOB_GOALS = {"adamw-tuned": 0.0, "muon-tuned": 0.08, "muon-x3": 0.08}

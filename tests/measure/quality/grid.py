@@ -47,6 +47,7 @@ ROWS: Mapping[str, Method] = {
     "muon": METHODS["muon"],
     "sparse-muon": METHODS["sparse-muon"],
     "cells-muon-quarter": METHODS["cells-muon-quarter"],
+    "directions-muon-quarter": METHODS["directions-muon-quarter"],
     "demo-muon": METHODS["demo-muon"],
     # `sparse-muon` with a schedule-free outer step in place of the plain one.
     "sparse-muon-free": replace(METHODS["sparse-muon"], free=0.9),
