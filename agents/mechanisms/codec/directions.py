@@ -106,7 +106,8 @@ class Directions(CellCodec):
         for some in _batches(part, PIECE):
             numbers = _meant(said.codes[some], turns).astype(np.float32)
             table[cells[some]] = numbers * said.numbers[some, None] + np.float32(0)
-        out[:] = table.reshape(-1)[: part.size]
+        if not np.shares_memory(table, out):
+            out[:] = table.reshape(-1)[: part.size]
 
 
 def _choices(cell: int) -> tuple[int, ...]:

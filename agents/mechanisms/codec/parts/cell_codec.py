@@ -19,6 +19,7 @@ codes more for a negative one. Of a scale of 0 all codes are 0.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -91,7 +92,7 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CellCodec:
+class CellCodec(ABC):
     """See `agents.mechanisms.codec.Codec`. A subclass says how a tensor is cut, and what the code
     of a cell means.
 
@@ -127,10 +128,10 @@ class CellCodec:
         check_float("decay", self.decay, 0.0, 1.0)
         check_int("memory_rounds", self.memory_rounds, 1, LONG_MEMORY_ROUNDS)
 
+    @abstractmethod
     def cut(self, size: int) -> tuple[int, int]:
         """Numbers of a cell and codes of one, both powers of two, of a tensor of `size` numbers.
         Where both are the same, a code is a place in the cell."""
-        raise NotImplementedError
 
     def named(self, part: Part, row: Row, seed: bytes) -> tuple[Codes, Numbers]:
         """Per drawn cell of a row the code that says most of it, and how much, with its sign."""
