@@ -15,22 +15,16 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 
+from tests.stage.axe import ALL, CONTRAST, violations
 from tests.stage.browser import visitor
 from tests.stage.chain.finished_job import JOB
-from tests.stage.island import ISLAND
 from tests.stage.underway import Underway
 from tests.stage.web import Served
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "report/web"
-AXE = ISLAND / "node_modules/axe-core/axe.min.js"
 DESK = ViewportSize(width=1280, height=800)
 PHONE = ViewportSize(width=360, height=740)
-ALL = {
-    "type": "tag",
-    "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"],
-}
-CONTRAST = {"type": "rule", "values": ["color-contrast"]}
 PAGES = {
     "home": "/",
     "job": f"/jobs/{JOB}",
@@ -143,14 +137,7 @@ def _violations(page: Page, rules: dict[str, Any] = ALL) -> list[tuple[str, str,
     """What axe finds wrong in a page of which everything is opened."""
     for details in page.locator("main details.fold").all():
         details.evaluate("each => each.open = true")
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("options => axe.run(document, options)", {"runOnly": rules})
-    assert len(found["passes"]) > (20 if rules is ALL else 0)
-    return [
-        (each["id"], str(node["target"]), node["failureSummary"][:300])
-        for each in found["violations"]
-        for node in each["nodes"]
-    ]
+    return violations(page, rules, 21 if rules is ALL else 1)
 
 
 _FOCUSABLE = """() => [...document.querySelectorAll(

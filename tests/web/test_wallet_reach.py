@@ -7,24 +7,12 @@ from collections.abc import Callable
 
 import pytest
 from eth_account import Account
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from tests.stage.island import ISLAND
+from tests.stage.axe import violations
 from tests.stage.journeys import Stage, Visit
 
 Begin = Callable[..., Visit]
-AXE = ISLAND / "node_modules/axe-core/axe.min.js"
-RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}
-
-
-def _violations(page: Page) -> list[tuple[str, object, str]]:
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("options => axe.run(document, options)", RULES)
-    return [
-        (each["id"], node["target"], node["failureSummary"][:200])
-        for each in found["violations"]
-        for node in each["nodes"]
-    ]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -40,19 +28,19 @@ def test_axe__choice_plan_result_and_refusal__no_violation(
     page.get_by_role("button", name="Connect wallet").click()
     choice = page.locator("dialog.wallets")
     expect(choice.get_by_role("button", name="Moss")).to_be_visible()
-    assert _violations(page) == []
+    assert violations(page) == []
     choice.get_by_role("button", name="Fern").click()
     expect(page.locator("#wallet[data-deployment]")).to_be_attached()
     reader.submit("set-payout", payout="0x12")
     assert "is no address" in reader.refusal()
     expect(page.locator('[name="payout"][aria-invalid="true"]')).to_be_focused()
-    assert _violations(page) == []
+    assert violations(page) == []
     reader.submit("set-payout", payout=Account.create().address)
     expect(page.locator(".action-plan")).to_be_visible()
-    assert _violations(page) == []
+    assert violations(page) == []
     reader.sign()
     reader.result()
-    assert _violations(page) == []
+    assert violations(page) == []
 
 
 def test_keyboard__connect_fill_and_sign_without_a_mouse(stage: Stage, visit: Begin) -> None:
