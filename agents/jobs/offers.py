@@ -290,6 +290,8 @@ class Offers:
         too_long = unjudgeable(job, terms)
         self._unread.pop(terms.spec, None)
         self._had.add(terms.spec)
+        if scored := self._scored_by_nobody(job, offer.job_id):
+            return replace(offer, refused=scored)
         at_stake = self.stakes.now()
         if undeterred := at_stake.undeterred(terms, job.spec):
             return replace(offer, refused=undeterred)
@@ -298,6 +300,16 @@ class Offers:
         if self._role == Role.TRAINER and (unfit := self._unfit(job)):
             return replace(offer, refused=unfit)
         return replace(offer, flop=self._flop(job, listed, at_stake, offer.nodes))
+
+    def _scored_by_nobody(self, job: JobContext, job_id: int) -> str | None:
+        """Why scores may decide what a job pays that no rule gives; None if they can't."""
+        if job.verification.validators_score or not self._network.is_scored(job_id):
+            return None
+        return (
+            "its sponsor adopted ScoreConsensus, and its score is "
+            f'"{job.spec.score}": verifiers with half of the weight can reveal any scores, and '
+            "these pay"
+        )
 
     def _missed(self, spec: bytes, took: float, why: str) -> None:
         """Note that a spec can't be used, which took so long to learn."""

@@ -220,6 +220,10 @@ class Network:
         """Whether any job is paid by its validators' scores."""
         return bool(self._adopted.read())
 
+    def is_scored(self, job_id: int) -> bool:
+        """Whether a job adopted ScoreConsensus. It can't once its first round has opened."""
+        return any(event.args["job_id"] == job_id for event in self._adopted.read())
+
     def seen(self, block: int, head: int) -> tuple[int, bytes] | None:
         """What a commitment names so that it counts on this chain only: a block, from `block` on,
         that contracts still know for long, and its hash. None if the chain does not have it.

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace as Stub
@@ -50,10 +50,12 @@ STAKES = (100 * ZOO, 100 * ZOO, 200 * ZOO, 900 * ZOO)
 
 
 class Registry:
-    """What is asked of the chain about trainers, and how often. `table`: the slashing table."""
+    """What is asked of the chain about trainers, and how often. `table`: the slashing table.
+    `scored`: jobs that adopted ScoreConsensus."""
 
-    def __init__(self, table: Mapping[int, Row] = DEFAULTS) -> None:
+    def __init__(self, table: Mapping[int, Row] = DEFAULTS, scored: Collection[int] = ()) -> None:
         self.table = table
+        self.scored = scored
         self.asked = 0
         self.chain = Stub(call=self.call, head=lambda: Stub(number=1))
         self.registry = None
@@ -67,6 +69,9 @@ class Registry:
 
     def penalties(self) -> Any:
         return self.table
+
+    def is_scored(self, job_id: int) -> bool:
+        return job_id in self.scored
 
 
 def made(role: Role, job: JobContext, network: Any, folder: Path, **trainer: Any) -> Offers:
@@ -97,6 +102,20 @@ def test_the_rounds_training_is_what_trainers_share(
         found = made(role, job, Registry(), tmp_path)._with_spec(OFFER, listed())
         assert found.refused is None and found.flop == training(job, len(STAKES))
     assert training(job, len(STAKES)) < training(tiny.job, len(STAKES))
+
+
+@pytest.mark.parametrize("role", [Role.TRAINER, Role.VERIFIER, Role.AGGREGATOR])
+def test_nobody_works_where_scores_that_no_rule_gives_may_pay(
+    tiny: HonestRound, tmp_path: Path, role: Role
+) -> None:
+    """A sponsor adopts ScoreConsensus for a job that is paid by shares. With half of the verifiers'
+    weight its friends reveal scores, and these give all of the pay to one of them."""
+    scored = Registry(scored={OFFER.job_id})
+    found = made(role, tiny.job, scored, tmp_path)._with_spec(OFFER, listed())
+    assert "can reveal any scores" in str(found.refused)
+    measured = JobSpec.from_dict({**tiny.job.spec.model_dump(mode="json"), **GAUNTLET})
+    job = JobContext(measured, tiny.store)
+    assert made(role, job, scored, tmp_path)._with_spec(OFFER, listed()).refused is None
 
 
 def test_a_verifier_s_work_is_what_it_does_again(tiny: HonestRound, tmp_path: Path) -> None:
