@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Any
 
+from agents.audit.chain.benchmark_scores import BenchmarkScores
 from agents.audit.chain.opening import check_seed
 from agents.audit.chain.stakes import StakeBook
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record
 from agents.protocol import formulas
 from agents.protocol.benchmark_verdict import benchmark_verdict
-from agents.protocol.numbers import NOBODY, SCORE_PERIODS, ZERO_DIGEST
+from agents.protocol.numbers import NOBODY, ZERO_DIGEST
 from agents.protocol.structs import Benchmark
 from agents.runtime.contracts import Event
 from agents.runtime.wallet import recover_typed
@@ -88,7 +88,7 @@ class Benchmarks:
         self._registry = registry
         self._part = part
         self._random_source = random_source
-        self._scores: dict[int, tuple[int, int]] = {}  # by node: the newest, and when it was given
+        self._scores = BenchmarkScores(record)
         self._slashed: list[Event] = []  # by the overruling that runs
         self._false_passes: set[tuple[int, int, bytes]] = set()  # overruled: attempt, transaction
 
@@ -101,7 +101,7 @@ class Benchmarks:
         record.fetch_headers(event.block for event in events)
         for event in events:
             getattr(self, f"_on_{event.name}")(event)
-        registry_now = self._registry.parameters
+        now = record.head.timestamp
         for slash in self._slashed:
             whose = f"benchmark {slash.args['attempt']} of node {slash.args['node_id']}"
             verifier = slash.args["verifier_id"]
@@ -112,17 +112,11 @@ class Benchmarks:
             self._part.same("benchmarks", attempt.name, what, attempt.settled, attempt.decided)
         for node, state in record.benchmarks.items():
             self._check_state(node, state)
-            score = self._score(node, record.head.timestamp, registry_now)
+            score = self._scores.of(node, now, self._registry.parameters)
             found = record.nodes[node].benchmark_score
             self._part.same("benchmarks", f"node {node}", "its score", found, score)
         self._check_seeds()
         return [a for found in self.attempts.values() for a in found if a.submitted is not None]
-
-    def _score(self, node: int, now: int, parameters: Any) -> int:
-        """A node's score as the registry has it: nothing once it has expired."""
-        score, given = self._scores.get(node, (0, 0))
-        lasts = 0 if parameters is None else SCORE_PERIODS * parameters.unbonding_period
-        return score if now < given + lasts else 0
 
     # -- replay --------------------------------------------------------------------------------
 
@@ -142,7 +136,7 @@ class Benchmarks:
         self._part.same("benchmarks", who, "its number", args["attempt"], made.attempt)
         self._part.same("benchmarks", who, "seed_block", args["seed_block"], event.block + 1)
         if before and before[-1].settled is None:
-            parameters = self._registry.parameters_at(event)
+            parameters = self._record.parameters_at(event)
             window = 0 if parameters is None else parameters.benchmark_window
             free = self._record.time(before[-1].requested) + window
             sentence = f"it was asked for before {before[-1].name} was settled or its window over."
@@ -159,7 +153,7 @@ class Benchmarks:
         elapsed = self._record.time(event) - self._record.time(attempt.requested)
         part.same("benchmarks", who, "elapsed", args["elapsed"], elapsed)
         part.same("benchmarks", who, "check_block", args["check_block"], event.block + 1)
-        parameters = self._registry.parameters_at(event)
+        parameters = self._record.parameters_at(event)
         if parameters is not None:
             late = elapsed > parameters.benchmark_window
             part.hold("benchmarks", not late, who, "it was answered after its window.")
@@ -189,7 +183,7 @@ class Benchmarks:
         part.hold("benchmarks", once, who, f"verifier {verifier} judged it twice.")
         attempt.votes[verifier] = args["passed"]
         self._check_signature(attempt, event)
-        parameters = self._registry.parameters_at(event)
+        parameters = self._record.parameters_at(event)
         if attempt.submitted is not None and parameters is not None:
             self._due(attempt, event, parameters.benchmark_quorum)
 
@@ -245,12 +239,11 @@ class Benchmarks:
         part.hold("benchmarks", attempt.settled is None, who, "it was settled twice.")
         attempt.settled = args["passed"]
         part.same("benchmarks", who, "the verdict", args["passed"], attempt.decided)
-        parameters = self._registry.parameters_at(event)
+        parameters = self._record.parameters_at(event)
         if args["passed"] and attempt.submitted is not None:
             elapsed = self._record.time(attempt.submitted) - self._record.time(attempt.requested)
-            score = formulas.benchmark_score(attempt.units, elapsed)
-            self._scores[attempt.node] = score, self._record.time(event)
-        wanted = self._score(attempt.node, self._record.time(event), parameters)
+            self._scores.passed(attempt.node, attempt.units, elapsed, event)
+        wanted = self._scores.of(attempt.node, self._record.time(event), parameters)
         part.same("benchmarks", who, "the score of BenchmarkSettled", args["score"], wanted)
 
     def _on_BenchmarkVerdictSlashed(self, event: Event) -> None:
@@ -277,7 +270,7 @@ class Benchmarks:
             part.hold("benchmarks", here and gave, whose, sentence)
             found.overruled.add(verifier)
         if args["passed"]:
-            self._scores[node] = 0, self._record.time(event)
+            self._scores.reset(node, event)
             self._false_passes.add((node, number, event.tx_hash))
 
     def _on_FalseBenchmarkSlashed(self, event: Event) -> None:
@@ -298,7 +291,7 @@ class Benchmarks:
         part.hold("benchmarks", doubted, who, sentence)
         found.condemned = True
         if found.settled:
-            self._scores[node] = 0, self._record.time(event)
+            self._scores.reset(node, event)
 
     # -- the end -------------------------------------------------------------------------------
 

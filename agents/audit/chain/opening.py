@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agents.audit.chain.benchmark_scores import scores_before
 from agents.audit.chain.carry import pool_of
 from agents.audit.sources.findings import Part
-from agents.audit.sources.record import Record, place
+from agents.audit.sources.record import Record
 from agents.protocol import formulas
 from agents.protocol.marks import CHANGES, Marks, marks_at, nodes_of
 from agents.protocol.numbers import HISTORY, NOBODY, ZERO_DIGEST, Phase
@@ -111,19 +112,7 @@ def trainers(record: Record, number: int) -> set[int]:
 def _check_weights(record: Record, part: Part, opened: Opened, at: Event) -> None:
     """Every weight, from the benchmark settled before and the 8 rounds before. `at`: the event that
     fixed them."""
-    scores: dict[int, int] = {}
-    units: dict[tuple[int, int], tuple[int, int]] = {}  # by node and attempt: units, seconds
-    for event in record.all("BenchmarkSubmitted", "BenchmarkSettled"):
-        args = event.args
-        key = (args["node_id"], args["attempt"])
-        if event.name == "BenchmarkSubmitted":
-            units[key] = (args["units"], args["elapsed"])
-        elif place(event) < place(opened.event):
-            if args["passed"] and key in units:
-                scores[key[0]] = formulas.benchmark_score(*units[key])
-            what = f"the score of benchmark {key[1]}"
-            wanted = scores.get(key[0], 0)
-            part.same("opening", f"node {key[0]}", what, args["score"], wanted)
+    scores, parameters = scores_before(record, opened.event), record.parameters_at(opened.event)
     past = range(max(1, part.round_id - HISTORY), part.round_id)
     expected = {n: trainers(record, n) for n in past}
     revealed = {n: {e.args["node_id"] for e in record.of("Revealed", n)} for n in past}
@@ -132,8 +121,14 @@ def _check_weights(record: Record, part: Part, opened: Opened, at: Event) -> Non
     for node, weight in zip(opened.nodes, opened.weights, strict=False):
         due = [n for n in past if node in expected.get(n, ())]
         good = [n for n in due if node in revealed[n] and node not in invalid[n]]
-        wanted = formulas.weight(scores.get(node, 0), len(due), len(good))
+        score = scores.of(node, opened.time, parameters)
+        wanted = formulas.weight(score, len(due), len(good))
         part.same("opening", f"node {node}", "its weight", weight, wanted)
+
+
+def found_invalid(record: Record, round_id: int) -> frozenset[int]:
+    """Nodes whose work in a round was found invalid, cleared or not."""
+    return frozenset(event.args["node_id"] for event in record.of("NodeInvalidated", round_id))
 
 
 def guilty_at(record: Record, round_id: int, at: Event) -> set[int]:

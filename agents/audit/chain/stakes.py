@@ -170,7 +170,7 @@ class StakeBook:
     def voters(self, at: Event, created: int) -> dict[int, int]:
         """NodeRegistry.voters when an event happened, for a work that was created at a time: what
         each verifier weighs, in the registry's order."""
-        parameters = self.parameters_at(at)
+        parameters = self._record.parameters_at(at)
         if parameters is None:
             return {}
         before = created - max(parameters.unbonding_period // _MATURITY_PART, 1)
@@ -203,15 +203,6 @@ class StakeBook:
             listed.pop()
         self._lists.append((place(event), tuple(listed)))
 
-    def parameters_at(self, at: Event) -> Any:
-        """The registry's parameters when an event happened."""
-        found = None
-        for event in self._record.all("ParametersChanged"):
-            if place(event) > place(at):
-                break
-            found = event.args["new_parameters"]
-        return found
-
     def operator(self, node: int, at: Event) -> str:
         """Who acted for a node when an event happened; the zero address for nobody."""
         return self._at("OperatorChanged", "operator", "new_operator", node, at)
@@ -220,7 +211,7 @@ class StakeBook:
         """Where a node was paid when an event happened; the zero address for nowhere. What is
         nobody's is the treasury's."""
         if node == UNCLAIMED:
-            return str(self.parameters_at(at).treasury)
+            return str(self._record.parameters_at(at).treasury)
         return self._at("PayoutChanged", "payout", "new_payout", node, at)
 
     def _at(self, change: str, first: str, new: str, node: int, at: Event) -> str:

@@ -291,6 +291,15 @@ class Record:
         """A block's header."""
         return head_from_json(self.raw_header(block))
 
+    def parameters_at(self, at: Event) -> Any:
+        """The registry's parameters when an event happened; None before they were set."""
+        found = None
+        for event in self.all("ParametersChanged"):
+            if place(event) > place(at):
+                break
+            found = event.args["new_parameters"]
+        return found
+
     def time(self, event: Event) -> int:
         """Chain time of an event, in seconds."""
         return self.header(event.block).timestamp

@@ -156,7 +156,7 @@ class Appeals(Comparing):
         self._hold(course, open_, "the committee decided when it was not asked.")
         upheld = result != appeal.result
         self._same(course, event, upheld=upheld)
-        treasury = self._registry.parameters_at(event).treasury
+        treasury = self._record.parameters_at(event).treasury
         self._purse.credit(event, course.name, appeal.objector if upheld else treasury, bond)
         self._expect(course, appeal, result, True)
 

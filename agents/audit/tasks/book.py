@@ -349,7 +349,7 @@ class TaskBook(Comparing):
             course.due = [("TaskUnavailable", {"refund": course.fee - rent, "rent": rent})]
             self._release(course)
             self._purse.credit(event, course.name, course.creator, course.fee - rent)
-            treasury = self._registry.parameters_at(event).treasury
+            treasury = self._record.parameters_at(event).treasury
             self._purse.credit(event, course.name, treasury, rent)
             return
         contested = course.count(LaneState.REVEALED) != 0
