@@ -48,6 +48,7 @@ from agents.storage.cid import cid_of_bytes, digest_of
 from agents.training.evaluate import validation_loss
 from agents.training.flat import FlatModel
 from agents.training.norms import norm
+from agents.training.spec import JobSpec
 from agents.training.state import State, apply_outer
 
 LOSS_TOLERANCE = 1e-3  # relative; forward passes differ by rounding across hardware
@@ -300,6 +301,19 @@ def _gain(before: float, after: float) -> int:
     return max(-MAX_GAIN_PPM, min(MAX_GAIN_PPM, round(share * 1_000_000)))
 
 
+def paid_by(job: JobContext, plan: Plan, lines: Sequence[NodeLine]) -> dict[int, int]:
+    """Contributions by node, by a report's lines; of node 0 what counts for nobody."""
+    paid = {line.node: line.contribution for line in lines if line.contribution}
+    if job.slices is not None:
+        return with_unclaimed(paid, plan.handed_out)
+    return paid if job.verification.validators_score else with_unread(paid, lines)
+
+
+def checkpoint_due(spec: JobSpec, step: int) -> bool:
+    """Whether a round after so many finalized ones ends with a checkpoint."""
+    return (step + 1) % spec.checkpoint_every == 0 or step + 1 >= spec.rounds
+
+
 def finish(
     job: JobContext,
     job_id: int,
@@ -343,7 +357,7 @@ def finish(
             )
         }
     update = pack_change(job, merging.merged, merging.after)
-    due = (plan.step + 1) % spec.checkpoint_every == 0 or plan.step + 1 >= spec.rounds
+    due = checkpoint_due(spec, plan.step)
     checkpoint = pack_model(job, merging.after) if due else None
     record = None
     if merging.shared is not None:
@@ -367,11 +381,7 @@ def finish(
         shards=None if record is None else cid_of_bytes(record),
         weights=_weights(job, plan, submissions),
     )
-    paid = {line.node: line.contribution for line in report.nodes if line.contribution}
-    if job.slices is not None:
-        paid = with_unclaimed(paid, plan.handed_out)
-    elif not job.verification.validators_score:
-        paid = with_unread(paid, report.nodes)
+    paid = paid_by(job, plan, report.nodes)
     return Outcome(
         state=merging.after,
         merged=merging.merged,

@@ -18,7 +18,14 @@ from agents.jobs.job import JobContext
 from agents.jobs.outer_step import stepped
 from agents.mechanisms.merge import MergeRefused
 from agents.protocol.structs import Reveal
-from agents.rounds.outcome import LOSS_TOLERANCE, Merging, Outcome, disagreements
+from agents.rounds.outcome import (
+    LOSS_TOLERANCE,
+    Merging,
+    Outcome,
+    checkpoint_due,
+    disagreements,
+    paid_by,
+)
 from agents.rounds.plan import Plan
 from agents.rounds.report import RoundReport
 from agents.rounds.submissions import Submission
@@ -116,14 +123,18 @@ def merge_unseen(
 
 def compare_unread(
     part: Part,
+    job: JobContext,
+    job_id: int,
     plan: Plan,
+    prev_model: bytes,
     reveals: Sequence[Reveal],
     standing: Tally,
     report: RoundReport,
 ) -> None:
     """What can be compared where payloads are sealed for others: everything but merge and scores.
 
-    The report must agree with the assignments, the reveals, the ledger and the contributions.
+    The report must agree with the spec, the assignments, the reveals, the ledger and the
+    contributions.
     """
     theirs = standing.proposal
     lines = {line.node: line for line in report.nodes}
@@ -138,14 +149,24 @@ def compare_unread(
         part.same("assignments", who, "batches in the report", line.batches, batches)
     pairs = zip(theirs.nodes, theirs.contributions, strict=False)
     claimed = {node: share for node, share in pairs if node not in standing.invalid}
-    said = {
-        line.node: line.contribution
-        for line in report.nodes
-        if line.contribution and line.node not in standing.invalid
-    }
+    paid = paid_by(job, plan, report.nodes)
+    said = {node: share for node, share in paid.items() if node not in standing.invalid}
     part.same("merge", "report", "the contributions in it", said, claimed)
     part.same("merge", "report", "update", digest_of(report.update), theirs.update)
     part.same("merge", "report", "model", report.model, theirs.model.hex())
+    spec = job.spec
+    wanted = {
+        "job": job_id,
+        "round": part.round_id,
+        "prev_model": prev_model.hex(),
+        "codec": spec.codec,
+        "merge": spec.merge,
+        "score": spec.score,
+    }
+    for name, value in wanted.items():
+        part.same("merge", "report", name, getattr(report, name), value)
+    named, due = report.checkpoint is not None, checkpoint_due(spec, plan.step)
+    part.same("merge", "report", "whether it names a checkpoint", named, due)
     part.same("assignments", "report", "step", report.step, plan.step)
     part.same("assignments", "report", "carry_in", report.carry_in, plan.carry_in)
     part.same("assignments", "report", "cursor_in", report.cursor_in, plan.cursor_in)
