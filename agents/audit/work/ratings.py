@@ -14,7 +14,7 @@ remark. So it does of a record of an older version: it was made by rules that th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from agents.audit.chain.opening import Opened
@@ -23,7 +23,13 @@ from agents.audit.sources.artefacts import Artefacts, guarded
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
 from agents.gauntlet.draw import round_seed
-from agents.gauntlet.fast_evaluation import Checked, Facts, check_nodes, step_size
+from agents.gauntlet.fast_evaluation import (
+    IMPLAUSIBLE,
+    Checked,
+    Facts,
+    check_nodes,
+    step_size,
+)
 from agents.gauntlet.loss_score import LOSS_TOLERANCE, NANO
 from agents.gauntlet.primary_evaluation import Measured, Yardstick, median_norm
 from agents.gauntlet.record import (
@@ -39,6 +45,7 @@ from agents.gauntlet.replay import replay
 from agents.jobs.job import JobContext
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.rounds.plan import Plan
+from agents.rounds.report import UNAVAILABLE
 from agents.rounds.submissions import Submission
 from agents.rounds.sync_sample import max_samples_bytes
 from agents.storage.errors import StoreError, StoreUnavailable
@@ -109,7 +116,7 @@ class Ratings:
                 part.same("ratings", who, "audit_seed of its record", record.audit_seed, seed.hex())
             self._check_chain(part, verifier, record)
             if checked is not None and facts is not None:
-                self._compare(part, verifier, record, checked, facts.invalid | lost)
+                self._compare(part, verifier, record, checked, facts.invalid, lost)
         return found
 
     def measure(
@@ -302,15 +309,23 @@ class Ratings:
         verifier: int,
         record: ScoreRecord,
         checked: dict[int, Checked],
-        excused: frozenset[int],
+        excused: Collection[int],
+        lost: Collection[int],
     ) -> None:
-        """What a record says of each node but the `excused` against the same checks made here."""
+        """What a record says of each node but the `excused` and those whose payload or sample is
+        `lost` against the same checks made here."""
+        lacked = any(line.failure.startswith(UNAVAILABLE) for line in record.scores)
         for line in record.scores:
             own = checked.get(line.node)
-            if own is None or line.node in excused:
+            if own is None or line.node in excused or line.node in lost:
                 continue
             who = f"verifier {verifier}, node {line.node}"
-            if line.usable and not own.usable:
+            if line.failure.startswith(UNAVAILABLE):
+                if not own.failure:
+                    part.remark(f'{who}: its record says "{line.failure}", which is not so now.')
+            elif (lost or lacked) and IMPLAUSIBLE in (line.failure, own.failure):
+                part.remark(f"{who}: its norm can't be judged here, beside payloads that are gone.")
+            elif line.usable and not own.usable:
                 part.hold(
                     "ratings", False, who, f"its record calls the payload usable: {own.failure}."
                 )
@@ -318,8 +333,12 @@ class Ratings:
                 part.hold(
                     "ratings", False, who, f"its record overlooks a failed check: {own.failure}."
                 )
-            elif line.failure and not own.failure and not line.evaluated:
+            elif why := denied(line, own, self._options):
+                part.hold("ratings", False, who, f"its record is wrong: {why} it.")
+            elif line.failure and not own.failure:
                 part.remark(f'{who}: its record says "{line.failure}", which is not so now.')
+            elif own.sync is not None and line.sync is None and not line.failure:
+                part.hold("ratings", False, who, "its record has no SyncScore of it.")
             else:
                 part.hold("ratings", True, who, "")
             if line.sync is not None and own.sync is not None:

@@ -231,18 +231,43 @@ def test_the_verifier_of_a_changed_record_is_named(
     assert all(f"verifier {verifier}" in d.subject for d in found)
 
 
-def test_a_node_that_is_wrongly_called_unusable_is_remarked(
+def test_a_node_whose_payload_is_said_to_have_been_missing_is_remarked(
     scored: FinishedScoredJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its payload may have been missing then, which nobody can tell now."""
-    change = line_of("bob", scored, failure="not revealed in time", evaluated=False)
+    """It may have been missing then, which nobody can tell now."""
+    change = line_of("bob", scored, failure="unavailable: nobody had it", evaluated=False)
     whole = line_of("bob", scored, usable=False, **dict.fromkeys(FIGURES))
     audit, verifier = audited_with(
         scored, tmp_path, monkeypatch, 1, lambda record: whole(change(record))
     )
     who = f"verifier {verifier}, node {scored.node('bob')}"
     remarks = [remark for part in audit.rounds for remark in part.remarks]
-    assert remarks == [f'{who}: its record says "not revealed in time", which is not so now.']
+    assert remarks == [f'{who}: its record says "unavailable: nobody had it", which is not so now.']
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"usable": False, "failure": "not revealed in time", "evaluated": False}, "use of"),
+        ({"usable": False, "failure": "bad payload: made up"}, "use of"),
+        ({"failure": "out of sync by 99 steps, at most 3"}, "not so"),
+        ({"failure": "", "sync": None}, "no SyncScore"),
+    ],
+)
+def test_a_failure_that_public_bytes_deny_is_a_difference(
+    scored: FinishedScoredJob,
+    change: dict[str, Any],
+    word: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A validator makes one up, and scores an honest node at 0; ratings and vector follow from it.
+    The committee overrules such a record, and the audit said nothing of it."""
+    unmeasured = {} if change.get("usable", True) else dict.fromkeys(FIGURES)
+    lie = line_of("bob", scored, **change, **unmeasured)
+    audit, verifier = audited_with(scored, tmp_path, monkeypatch, 1, lie)
+    who = f"verifier {verifier}, node {scored.node('bob')}"
+    assert any(d.subject == who and word in d.sentence for d in audit.differences)
 
 
 def test_fresh_ratings_are_remarked(
