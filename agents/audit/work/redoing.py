@@ -30,7 +30,7 @@ def redo_training(
 
     Returns what the replay of a node's steps gave, by node, where it may be compared hash by hash.
     """
-    replayed = {}
+    replayed, unsure = {}, dict[str, list[str]]()
     by_itself = {finding.node for finding in malformed(inputs)}
     for submission in inputs.submissions:
         node = submission.reveal.node
@@ -55,10 +55,14 @@ def redo_training(
         if node in guilty and not wrong and finding.unsure:
             part.remark(f"{who} was found invalid. It can't be cleared here: {finding.unsure}")
             continue
+        if finding.unsure and not wrong:
+            unsure.setdefault(finding.unsure, []).append(who)
         if node in guilty:
             sentence = "it was found invalid, but its training gives what it revealed: "
         else:
             sentence = "its training gives something else than it revealed: "
         sentence += finding.reason
         part.hold("training", wrong == (node in guilty), who, sentence)
+    for why, passed in unsure.items():
+        part.remark(f"{', '.join(passed)}: that its training is right is not sure here: {why}.")
     return replayed

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A conviction that only the node's own determinism class can confirm is a remark elsewhere."""
+"""What only the node's own determinism class can tell is a remark elsewhere: a conviction, and
+that work is right to the bit."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ ABACUS, OWN = "torch=0;device=abacus", "this machine's"
     [
         ((), 1.001, True, True, 1),
         ((ABACUS,), 1.001, True, True, 1),
-        ((ABACUS,), 1.001, False, True, 0),
+        ((ABACUS,), 1.001, False, True, 1),
         ((ABACUS,), 1.0, True, False, 0),
         ((ABACUS,), 1.5, True, True, 0),
         ((ABACUS,), 1.5, False, False, 0),
