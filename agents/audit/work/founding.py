@@ -15,11 +15,14 @@ from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record
 from agents.jobs.job import JobContext
 from agents.jobs.model_files import read_model
+from agents.runtime.errors import ConfigError
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.storage.sealed import sealed_size
 from agents.training.data import MAX_MANIFEST_BYTES, MAX_SHARD_BYTES, Dataset
-from agents.training.spec import MAX_SPEC_BYTES, JobSpec
+from agents.training.spec import MAX_SPEC_BYTES, JobSpec, SpecError
 from agents.training.state import State
+
+_ANY_MEMORY = 1 << 62
 
 
 def read_job(
@@ -57,7 +60,11 @@ def _load_spec(artefacts: Artefacts, digest: bytes, data_key: bytes | None) -> J
     artefacts.name(spec.data, "dataset manifest")
     if spec.model.config_cid is not None:
         artefacts.name(spec.model.config_cid, "model config")
-    return JobContext(spec, artefacts, lambda: data_key)
+    try:
+        return JobContext(spec, artefacts, lambda: data_key)
+    except SpecError as error:
+        JobContext(spec, artefacts, lambda: data_key, _ANY_MEMORY)  # else the spec itself is wrong
+        raise ConfigError(f"This machine is too small to audit the job: {error}") from None
 
 
 def _read_data(
