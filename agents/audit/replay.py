@@ -13,7 +13,13 @@ from agents.audit.chain.benchmarks import Benchmarks
 from agents.audit.chain.claims import check_claims
 from agents.audit.chain.evidence import check_evidence
 from agents.audit.chain.money import check_balances, check_payouts
-from agents.audit.chain.opening import Opened, audit_seed, check_opening, check_seeds
+from agents.audit.chain.opening import (
+    Opened,
+    audit_seed,
+    check_opening,
+    check_seeds,
+    found_invalid,
+)
 from agents.audit.chain.owners import check_owners
 from agents.audit.chain.scores import Scored, Scores
 from agents.audit.chain.stakes import StakeBook, check_slashes
@@ -174,6 +180,7 @@ class _Auditor:
         reveals, flagged = check_claims(record, part, opened, manifest, self.registry, invalid)
         final = record.current[number].phase == Phase.FINALIZED
         scored = self.scores.replay(part, opened)
+        vectors = {} if scored is None else scored.vectors
         self.training.facts, self.training.replayed = None, {}
         if final and standing is not None:
             self._check_chain(part, opened.prev_model)
@@ -185,6 +192,9 @@ class _Auditor:
                 self.training.replay(part, *place)
             else:
                 part.differ("merge", "merge", "it can't be done again without the job's spec.")
+        elif full and plan is not None and (found_invalid(record, number) or vectors):
+            # It came to nothing, but stake or the next scores rest on it.
+            self.training.replay_void(part, opened, plan, reveals, self._options.deep, flagged)
         if full:
             check_evidence(record, self.artefacts, part, self.training.replayed)
             self._check_records(part, opened, scored)
@@ -197,7 +207,12 @@ class _Auditor:
     def _check_records(self, part: Part, opened: Opened, scored: Scored | None) -> None:
         """The records behind a round's scores; with `deep`, their losses."""
         job = self.training.job
-        if scored is None or job is None or not isinstance(job.score, Gauntlet):
+        if scored is None or job is None:
+            return
+        if not isinstance(job.score, Gauntlet):
+            who = ", ".join(f"verifier {verifier}" for verifier in scored.vectors)
+            sentence = f"no rule gives its scores: the job's own, {job.spec.score}, has no records."
+            part.hold("scores", not who, who, sentence)
             return
         ratings = Ratings(self.record, self.artefacts, job.score)
         facts = self.training.facts

@@ -21,6 +21,8 @@ from agents.protocol.numbers import MIN_VOICES, UNCLAIMED, ZERO_DIGEST, Phase, V
 from agents.protocol.structs import Proposal
 from agents.runtime.contracts import Event
 
+_RESULT = ("model", "update", "report", "nodes", "contributions")  # what a proposal says
+
 
 @dataclass(frozen=True)
 class Tally:
@@ -46,7 +48,7 @@ def check_votes(record: Record, part: Part, opened: Opened, seed: bytes | None) 
     number, state = part.round_id, record.current[part.round_id]
     invalid = _check_invalid(record, part, opened)
     standing: Event | None = None
-    barred: set[int] = set()
+    rejected: list[Event] = []
     attempt = 0
     names = ("ResultProposed", "ChallengeResolved", "PhaseChanged")
     entered = 0  # how often AGGREGATE was
@@ -58,9 +60,10 @@ def check_votes(record: Record, part: Part, opened: Opened, seed: bytes | None) 
             attempt += 1
             standing = event
             _check_proposal(record, part, opened, event, attempt)
+            barred = {event.args["proposer"] for event in rejected}
             _check_proposer(part, opened, seed, args["proposer"], entered > 1, barred)
         elif args["upheld"] and standing is not None:
-            barred.add(standing.args["proposer"])
+            rejected.append(standing)
             standing = None
     found = ZERO_DIGEST if standing is None else standing.args["result_hash"]
     part.same("votes", "ResultProposed", "the result that stands", found, state.result_hash)
@@ -83,6 +86,13 @@ def check_votes(record: Record, part: Part, opened: Opened, seed: bytes | None) 
         "votes", "ResultProposed", "the contributions' hash", digest, state.contributions_hash
     )
     attesters = _check_attested(record, part, opened, found)
+    for event in rejected:
+        if all(event.args[name] == args[name] for name in _RESULT):
+            part.remark(
+                f"node {event.args['proposer']} proposed what stands in the end, and the committee "
+                "upheld a challenge of it: its files were not to be had then, or the committee was "
+                "wrong."
+            )
     if state.phase == Phase.FINALIZED:
         _check_final(record, part, opened, standing, attesters)
     mine = {e.args["report_id"] for e in record.of("ViolationReported", number)}

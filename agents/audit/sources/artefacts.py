@@ -24,11 +24,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Failure:
-    """An artefact that could not be had. `altered`: the store has other bytes for its CID."""
+    """An artefact that could not be had. `names`: all that it was called in this part of the audit,
+    or what it was called first. `altered`: the store has other bytes for its CID."""
 
-    name: str
+    names: tuple[str, ...]
     sentence: str
     altered: bool
+
+    def is_excused(self, excused: Sequence[str]) -> bool:
+        """Whether each of its names is excused. A node may call any digest its own, the report's
+        too: that it was to lose its trace is no word about the report."""
+        return not self.altered and all(
+            name in excused or any(name.endswith(f"of {who}") for who in excused)
+            for name in self.names
+        )
 
 
 class Artefacts:
@@ -38,6 +47,7 @@ class Artefacts:
         self._store = store
         self.location = store.location
         self._names: dict[bytes, str] = {}
+        self._here: dict[bytes, list[str]] = {}  # all that it was called since `failures`
         self._failures: dict[bytes, Failure] = {}
         self.read: dict[str, int] = {}  # bytes by CID
 
@@ -45,18 +55,21 @@ class Artefacts:
         """Say what a CID, or a digest from the chain, is."""
         digest = artefact if isinstance(artefact, bytes) else _digest(artefact)
         self._names.setdefault(digest, name)
+        names = self._here.setdefault(digest, [])
+        if name not in names:
+            names.append(name)
 
     def called(self, artefact: str | bytes) -> str:
         """How a CID or digest is shown."""
         digest = artefact if isinstance(artefact, bytes) else _digest(artefact)
         shown = artefact if isinstance(artefact, str) else f"digest {artefact.hex()}"
-        return f"{self._names.get(digest, 'artefact')} ({shown})"
+        return f"{' and '.join(self._called(digest))} ({shown})"
 
     def failures(self) -> Iterator[Failure]:
         """Every artefact that could not be had since the last call."""
-        found, self._failures = self._failures, {}
-        for digest, failure in found.items():
-            yield replace(failure, name=self._names.get(digest, "artefact"))
+        found = [replace(f, names=self._called(digest)) for digest, f in self._failures.items()]
+        self._failures, self._here = {}, {}
+        yield from found
 
     # -- ContentStore --------------------------------------------------------------------------
 
@@ -133,6 +146,9 @@ class Artefacts:
     def close(self) -> None:
         """The store below belongs to whoever opened it."""
 
+    def _called(self, digest: bytes) -> tuple[str, ...]:
+        return tuple(self._here.get(digest, ())) or (self._names.get(digest, "artefact"),)
+
     def _refuse(self) -> NoReturn:
         raise StoreError("an audit only reads the store; nothing may be put into it")
 
@@ -144,7 +160,7 @@ class Artefacts:
         }
         words = how.get(type(error), "can't be read")
         sentence = f"{self.called(artefact)} {words}: {error}"[:600] + "."
-        self._failures[digest] = Failure("", sentence, isinstance(error, CorruptContent))
+        self._failures[digest] = Failure((), sentence, isinstance(error, CorruptContent))
         raise error
 
 
@@ -168,11 +184,10 @@ def take_failures(
     """Differences for the artefacts that could not be had. Those of `excused` are remarks, unless
     their bytes were altered: whoever published them, it was not under this CID."""
     for failure in artefacts.failures():
-        whose = any(failure.name.endswith(f"of {who}") for who in excused)
-        if not failure.altered and (whose or failure.name in excused):
+        if failure.is_excused(excused):
             part.remark(failure.sentence)
         else:
-            part.differ(check, failure.name, failure.sentence)
+            part.differ(check, failure.names[0], failure.sentence)
 
 
 def _digest(cid: str) -> bytes:

@@ -11,9 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from agents.audit.chain.evidence import Replayed
-from agents.audit.chain.opening import Opened, audit_seed, invalid_at
+from agents.audit.chain.opening import (
+    Opened,
+    audit_seed,
+    found_invalid,
+    guilty_at,
+    invalid_at,
+)
 from agents.audit.chain.stakes import StakeBook
 from agents.audit.chain.votes import Tally
 from agents.audit.sources.artefacts import Artefacts, guarded, take_failures
@@ -89,7 +96,7 @@ class Training:
         # Merged updates that changed the model, newest first; None once one is unknown.
         self._history: list[State] | None = []
         self.replayed: dict[int, Replayed] = {}  # steps of the round last replayed, by node
-        self.facts: RoundFacts | None = None  # of the finalized round last replayed in full
+        self.facts: RoundFacts | None = None  # of the round last replayed in full
         self._step = 0
         self._done: list[_Done] = []  # those that a plan may still ask for, oldest first
         models = Models(record.network, artefacts, lambda _: data_key)
@@ -161,28 +168,76 @@ class Training:
                 "Payloads are sealed for the round's aggregators and verifiers, who recomputed "
                 "them: merge, scores and losses were believed, training was not done again."
             )
-            compare_unread(part, plan, reveals, standing, report)
+            told = (plan, opened.prev_model, reveals, standing, report)
+            compare_unread(part, self.job, self._record.job_id, *told)
         elif full and report is not None:
             outcome = self._recompute(
                 part, opened, plan, submissions, standing, report, chosen or {}
             )
             if deep and self.state is not None and outcome is not None:
                 guilty = standing.invalid - standing.cleared
-                self._redo(part, plan, submissions, outcome, guilty, flagged)
+                found = (outcome.merged, outcome.lies)
+                self._redo(part, plan, submissions, guilty, flagged, *found)
         history = self._history
         after = self._model_after(part, standing, report, outcome)
         excused = [f"node {node}" for node in standing.invalid]
         if report is not None:
             excused += [f"node {node}" for node in report.missing()]
         take_failures(self._artefacts, part, "artefacts", excused)
-        if full and self.state is not None and (self._earlier is not None or not self._step):
-            place_before = (self.state, self._earlier, submissions, standing.invalid)
-            self.facts = RoundFacts(self.job, plan, *place_before, history)
+        if full:
+            self._keep_facts(plan, submissions, standing.invalid, history)
+            if after is None:
+                sentence = "neither the update nor a checkpoint leads to the model after the round."
+                part.differ("model", "model", sentence)
         self._earlier, self.state = self.state, after
         self._step += 1
         if report is None:
             part.remark("Without the report, all nodes are taken to have delivered.")
         self._done = [*self._done, _Done(part.round_id, plan, report)][-gamma_of(self.job) :]
+
+    def replay_void(
+        self,
+        part: Part,
+        opened: Opened,
+        plan: Plan,
+        reveals: Sequence[Reveal],
+        deep: bool,
+        flagged: frozenset[int],
+    ) -> None:
+        """Look at the work of a round that came to nothing, for what rests on it all the same: who
+        was slashed for it, and scores that stand in later rounds.
+
+        What a node no longer publishes is a remark. Nothing is looked at of a split model, where a
+        node may be guilty of what it said about a merge that was never made.
+        """
+        assert self.job is not None
+        verification = self.job.verification
+        if self.state is None or self.job.sealed or self.job.slices is not None:
+            part.remark("The round is void, and its work was not looked at.")
+            return
+        invalid = found_invalid(self._record, part.round_id)
+        place = (plan, reveals, invalid, opened.prev_model, self.state)
+        submissions = read_submissions(part, self.job, self._artefacts, *place, None)
+        if invalid and not (deep and verification.redone):
+            part.remark("The round is void. Who was found invalid in it was not looked at.")
+        elif invalid:
+            guilty = frozenset(guilty_at(self._record, part.round_id, self._record.last))
+            self._redo(part, plan, submissions, guilty, flagged, {}, {})
+        excused = [f"node {reveal.node}" for reveal in reveals]
+        take_failures(self._artefacts, part, "artefacts", excused)
+        self._keep_facts(plan, submissions, invalid, self._history)
+
+    def _keep_facts(
+        self,
+        plan: Plan,
+        submissions: Sequence[Submission],
+        invalid: frozenset[int],
+        history: list[State] | None,
+    ) -> None:
+        assert self.job is not None
+        if self.state is not None and (self._earlier is not None or not self._step):
+            place = (self.state, self._earlier, submissions, invalid)
+            self.facts = RoundFacts(self.job, plan, *place, history)
 
     def _audit_seed(self, part: Part) -> bytes | None:
         return audit_seed(self._record, part.round_id, self._random_source)
@@ -365,9 +420,10 @@ class Training:
         part: Part,
         plan: Plan,
         submissions: list[Submission],
-        outcome: Outcome,
         guilty: frozenset[int],
         flagged: frozenset[int],
+        merged: State,
+        lies: Mapping[int, Mapping[str, Any]],
     ) -> None:
         assert self.job is not None and self.state is not None
         verification = self.job.verification
@@ -378,8 +434,8 @@ class Training:
         round_ = (self.job, self._record.job_id, part.round_id, plan, self.state, submissions)
         inputs = replace(
             self._reader.inputs_at(*round_),
-            merged=outcome.merged,
-            lies=outcome.lies,
+            merged=merged,
+            lies=lies,
             flagged=flagged,
             window_s=self._record.job.terms.commit_s,
         )

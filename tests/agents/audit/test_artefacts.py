@@ -7,7 +7,9 @@ import pytest
 
 from agents.audit.sources.artefacts import Artefacts
 from agents.audit.sources.findings import Audit
+from agents.jobs import job as job_file
 from agents.rounds.proof import ProofOfComputation
+from agents.runtime.errors import ConfigError
 from agents.storage.errors import CorruptContent, NotFound, StoreError, TooLarge
 from tests.stage.chain.finished_job import ARTEFACTS, CONTESTED, JOB, FinishedJob
 from tests.stage.chain.lying_sources import LyingStore
@@ -141,7 +143,7 @@ def test_no_artefact_with_any_byte_changed_is_taken_for_it(finished: FinishedJob
             with pytest.raises(CorruptContent):
                 lying.get(cid, len(data))
             [failure] = lying.failures()
-            assert failure.name == kind and cid in failure.sentence and failure.altered
+            assert failure.names == (kind,) and cid in failure.sentence and failure.altered
 
 
 def test_longer_shorter_and_absent_artefacts_are_refused(finished: FinishedJob) -> None:
@@ -158,3 +160,12 @@ def test_an_audit_writes_nothing(finished: FinishedJob) -> None:
     for write in (artefacts.put_bytes, artefacts.put_file, artefacts.pin):
         with pytest.raises(StoreError, match="only reads"):
             write(b"")  # type: ignore[operator]
+
+
+def test_a_machine_that_is_too_small_says_so_and_calls_nothing_wrong(
+    finished: FinishedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told that the job's spec can't be used, as of a job that is wrong."""
+    monkeypatch.setattr(job_file, "memory_here", lambda: 50_000)
+    with pytest.raises(ConfigError, match="too small to audit"):
+        finished.audited()
