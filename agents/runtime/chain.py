@@ -3,7 +3,8 @@
 
 Rule: a request is tried a bounded number of times and then raises `RpcDown`; the loop above waits
 and tries for ever. A contract's refusal is always `Reverted` with the contract's own string, and
-any other refusal of the node is `RpcRefused`. One outage is logged once, and its end once.
+any other refusal of the node is `RpcRefused`. What is no JSON-RPC answer counts as none
+(`agents.runtime.answers`). One outage is logged once, and its end once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from web3 import HTTPProvider, Web3
 from web3.exceptions import BadResponseFormat
 from web3.types import RPCEndpoint
 
+from agents.runtime.answers import code_of, fault_in
 from agents.runtime.contracts import Contract, Deployment, Event, Function
 from agents.runtime.errors import ConfigError, Reverted, RpcDown, RpcRefused
 from agents.runtime.head import Head as Head
@@ -37,7 +39,6 @@ _ERROR_SELECTOR = bytes.fromhex("08c379a0")  # Error(string)
 _PANIC_SELECTOR = bytes.fromhex("4e487b71")  # Panic(uint256)
 # requests decodes bodies itself and can raise plain ValueError on half a JSON document.
 _DOWN = (requests.RequestException, BadResponseFormat, ValueError, OSError)
-_BUSY_CODES = (-32005, 429)  # rate limited: waiting helps
 _RANGE_WORDS = ("range", "more than", "too many", "limit", "too large")
 _CHUNK = 2000  # blocks of logs in one request
 _BATCH = 100  # calls in one request
@@ -75,15 +76,6 @@ def _error_data(error: dict[str, Any]) -> bytes:
         return bytes.fromhex(text)
     except ValueError:
         return b""
-
-
-def _busy(answer: Any) -> str | None:
-    """What the node says if it answers that it is busy, to a part of a batch too."""
-    for part in answer if isinstance(answer, list) else [answer]:
-        error = part.get("error") if isinstance(part, dict) else None
-        if isinstance(error, dict) and error.get("code") in _BUSY_CODES:
-            return str(error.get("message"))
-    return None
 
 
 def _failure(error: BaseException) -> str:
@@ -209,7 +201,14 @@ class ChainClient:
     def _asked_together(self, batch: Sequence[tuple[str, list[Any]]]) -> list[Any]:
         sent: list[tuple[RPCEndpoint, Any]] = [(RPCEndpoint(m), params) for m, params in batch]
         methods = [method for method, _ in batch]
-        answers = self._with_tries(methods, lambda: self._provider.make_batch_request(sent))
+
+        def send() -> Any:
+            try:
+                return self._provider.make_batch_request(sent)
+            except (AttributeError, TypeError) as error:  # web3 sorts the parts by their ids
+                raise ValueError("the parts of its answer have no order") from error
+
+        answers = self._with_tries(methods, send)
         if not isinstance(answers, list) or len(answers) != len(batch):
             self._result("batch", answers)
             raise RpcRefused("batch", 0, "the answer does not match the request")
@@ -226,9 +225,9 @@ class ChainClient:
             except _DOWN as error:
                 failure = _failure(error)
                 continue
-            busy = _busy(answer)
-            if busy is not None:
-                failure = scrub(busy)
+            fault = fault_in(methods, answer)
+            if fault is not None:
+                failure = scrub(fault)
                 continue
             self._up()
             return answer
@@ -253,10 +252,12 @@ class ChainClient:
         return self._result(method, answer)
 
     def _result(self, method: str, answer: Any, call: str = "") -> Any:
-        error = answer.get("error") if isinstance(answer, dict) else {"message": repr(answer)}
+        error = answer.get("error") if isinstance(answer, dict) else repr(answer)
         if error is None:
             return answer.get("result")
-        code, message = int(error.get("code", 0)), scrub(str(error.get("message", "")))
+        if not isinstance(error, dict):  # of a whole batch
+            raise RpcRefused(method, 0, scrub(str(error)))
+        code, message = code_of(error) or 0, scrub(str(error.get("message", "")))
         data = _error_data(error)
         if code == 3 or data or "revert" in message.lower():
             raise Reverted(revert_reason(data, message), call)

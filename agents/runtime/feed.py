@@ -4,7 +4,7 @@
 The feed says that the chain has a new block; the agent then reads what it needs. Heads come by
 WebSocket when there is one, else by polling. Only the newest head waits to be taken. A reorg is
 recognised by hashes (a head that is not a child of the one before), because not every node
-announces the blocks it removes.
+announces the blocks it removes. No error ends it: what it could not read, it reads at its next try.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import socket
 import threading
 import time
+import traceback
 from collections import deque
 from contextlib import suppress
 from dataclasses import replace
@@ -28,6 +29,7 @@ from agents.runtime.logs import Log, scrub
 from agents.runtime.urls import hide
 
 _RETRY_MAX_S = 30.0
+_EXPECTED = (OSError, WebSocketException, AgentError, ValueError, KeyError)  # of a socket
 _BLOCK_TIMES = 8  # of which the middle one counts
 _BLOCK_MAX_S = 15.0
 _EARLY = 0.9  # of a block's time after the last one, and the next is asked for
@@ -71,6 +73,7 @@ class HeadFeed:
         self._arrived = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="head-feed", daemon=True)
         self._followed: Connection | None = None
+        self._failed: set[str] = set()  # kinds of errors that nobody expects, each said once
         self.connected = False
 
     def start(self) -> HeadFeed:
@@ -143,10 +146,12 @@ class HeadFeed:
                 try:
                     self._follow()
                     pause = 0.5
-                except (OSError, WebSocketException, AgentError, ValueError, KeyError) as error:
+                except Exception as error:
                     if self._stop.is_set():
                         return
-                    if self.connected or pause == 0.5:
+                    if not isinstance(error, _EXPECTED):
+                        self._say(error)
+                    elif self.connected or pause == 0.5:
                         why = scrub(str(error)) or "closed"
                         self._log.info("feed_polling", url=self._place, why=why)
                     pause = 0.5 if self.connected else min(2 * pause, _RETRY_MAX_S)
@@ -168,6 +173,15 @@ class HeadFeed:
             pass  # the chain client has logged the outage; the next poll tries again
         except AgentError as error:
             self._log.warning("feed_poll_refused", why=str(error))
+        except Exception as error:  # without this thread, the agent would never see a head again
+            self._say(error)
+
+    def _say(self, error: Exception) -> None:
+        kind = type(error).__name__
+        if kind not in self._failed:
+            self._failed.add(kind)
+            where = traceback.format_exc(limit=-6)
+            self._log.error("feed_failed", why=f"{kind}: {scrub(str(error))}", traceback=where)
 
     def _follow(self) -> None:
         """Take heads from the WebSocket until it breaks (raises) or the feed stops."""

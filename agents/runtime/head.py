@@ -20,11 +20,17 @@ class Head:
 
 
 def head_from_json(raw: dict[str, Any]) -> Head:
-    """Return the Head in a JSON-RPC block or newHeads notification."""
-    return Head(
-        number=int(raw["number"], 16),
-        hash=bytes.fromhex(raw["hash"][2:]),
-        parent=bytes.fromhex(raw["parentHash"][2:]),
-        timestamp=int(raw["timestamp"], 16),
-        base_fee=int(raw.get("baseFeePerGas") or "0x0", 16),
-    )
+    """Return the Head in a JSON-RPC block or newHeads notification.
+
+    Raises ValueError for what is no header, such as one whose number is null.
+    """
+    try:
+        return Head(
+            number=int(raw["number"], 16),
+            hash=bytes.fromhex(raw["hash"][2:]),
+            parent=bytes.fromhex(raw["parentHash"][2:]),
+            timestamp=int(raw["timestamp"], 16),
+            base_fee=int(raw.get("baseFeePerGas") or "0x0", 16),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"no block header: {str(raw)[:200]}") from error

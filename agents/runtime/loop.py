@@ -96,7 +96,8 @@ class Loop:
 
     def _once(self) -> str | None:
         try:
-            head = self._feed.latest or self._chain.head()
+            # The last head of a feed that has ended says nothing of the chain as it is now.
+            head = (self._feed.latest if self._feed.running else None) or self._chain.head()
             self._metrics.head_block.set(head.number)
             self._chain.traffic.see_block(head.number)
             with self._chain.look(head) as seen:
