@@ -3,8 +3,9 @@
 
 A commitment is a hash on chain. Whoever sent it must show later what it was made from, or loses
 stake. So the secret is on disk before the commitment is sent, in this order: the files (a payload,
-a record) first, then one journal entry with the fields and a salt. An entry is written once. Where
-a crash leaves files without an entry, nothing was committed to, and the work is done again.
+a record) first, then one journal entry with the fields and a salt. An entry is written once, and is
+forgotten before its files are. Where a crash leaves files without an entry, nothing was committed
+to, and the work is done again, or all of it is over.
 
 A key of the journal is a prefix, numbers, and a part of what made this case this one, such as
 "submission-3-7-83c1ab69de9cd0e9" for round 7 of job 3 under one round seed. A reorg that changes
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +104,18 @@ class Commitments:
         return {int(name.removeprefix(prefix).split("-")[0]) for name in self.names(prefix)}
 
     def forget(self, prefix: str) -> None:
-        """Drop files and entries of all keys that start with `prefix`, such as "task-12-"."""
+        """Drop entries and files of all keys that start with `prefix`, such as "task-12-".
+
+        What a full disk refuses to forget stays, with its files, until a later call: no duty has
+        to wait for that.
+        """
         for name in self.names(prefix):
+            try:
+                self._journal.delete(name)
+            except JournalFull:
+                return
             for path in self._artefacts.glob(f"{name}.*"):
-                path.unlink(missing_ok=True)
-            self._journal.delete(name)
+                _drop(path)
 
     def sweep(self, prefix: str, but: str) -> None:
         """Drop files of keys that start with `prefix` and have no entry: whoever wrote them died
@@ -114,10 +123,15 @@ class Commitments:
         kept = {*self.names(prefix), but}
         for path in self._artefacts.glob(f"{prefix}*"):
             if path.name.partition(".")[0] not in kept:
-                path.unlink(missing_ok=True)
+                _drop(path)
 
     def forget_until(self, prefix: str, last: int) -> None:
         """Drop those whose number after `prefix` is at most `last`: old rounds of a job."""
         for number in self.numbers(prefix):
             if number <= last:
                 self.forget(f"{prefix}{number}-")
+
+
+def _drop(path: Path) -> None:
+    with suppress(OSError):  # it is asked for no more, so it may as well stay
+        path.unlink(missing_ok=True)

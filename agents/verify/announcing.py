@@ -21,7 +21,7 @@ from agents.protocol.view import View
 from agents.runtime.commitments import Commitments
 from agents.runtime.context import Context
 from agents.runtime.contracts import Contract
-from agents.runtime.errors import Reverted
+from agents.runtime.errors import JournalFull, Reverted
 from agents.runtime.faults import crashpoint
 from agents.runtime.transaction import Order
 from agents.storage.canonical import dumps, loads
@@ -90,7 +90,10 @@ class Announcements:
         for name in self._kept.names(prefix):
             number, node = (int(part) for part in name.removeprefix(prefix).split("-")[:2])
             evidence, place = self._load(name), (view.job_id, number)
-            did = None if evidence is None else self._settle(place, verifier, node, evidence)
+            if evidence is None:  # its digest is lost with it: nothing more can become of it
+                self._kept.forget(name)
+                continue
+            did = self._settle(place, verifier, node, evidence)
             if did:
                 return did
             if number < view.round_id and self._is_settled(place, node):
@@ -207,13 +210,24 @@ class Announcements:
         fields = loads(evidence)
         assert isinstance(fields, dict)
         salted = dumps({**fields, "salt": secrets.token_hex(32)})
+        self._kept.forget(name)  # the entry of an evidence that is gone
         self._kept.keep(name, {}, {_EVIDENCE: salted})
-        return salted
+        kept = self._load(name)
+        if kept is None:
+            path = self._kept.path(name, _EVIDENCE)
+            raise JournalFull(
+                f"{path} is gone, and there is no room to begin anew. Free disk space."
+            )
+        return kept
 
     def _load(self, name: str) -> bytes | None:
+        """The evidence, None without an entry, or without the file that it is of."""
         if self._kept.get(name) is None:
             return None
-        return self._kept.path(name, _EVIDENCE).read_bytes()
+        try:
+            return self._kept.path(name, _EVIDENCE).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def _publish(self, evidence: bytes) -> bytes:
         cid = self._store.put_bytes(evidence)

@@ -117,6 +117,45 @@ def test_only_what_is_asked_for_is_forgotten(kept: Commitments, journal: Journal
     kept.forget("task-99-")
 
 
+def test_an_entry_is_forgotten_before_its_files(
+    kept: Commitments, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever dies in between leaves a file that nobody asks for, and no entry without its file."""
+    kept.keep("task-1-2-ab", {}, {"payload": b"p"})
+
+    def dies(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "unlink", dies)
+    with pytest.raises(KeyboardInterrupt):
+        kept.forget("task-1-")
+    assert journal.keys() == []
+    assert kept.path("task-1-2-ab", "payload").read_bytes() == b"p"
+
+
+def test_what_a_disk_refuses_to_forget_stays_whole_and_nothing_waits_for_it(
+    kept: Commitments, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.keep("task-1-2-ab", {}, {"payload": b"p"})
+
+    def refuses(*_: object, **__: object) -> None:
+        raise JournalFull("no room")
+
+    monkeypatch.setattr(Journal, "put", refuses)
+    kept.forget("task-1-")
+    kept.forget_until("task-", 9)
+    assert journal.keys() == ["task-1-2-ab"]
+    assert kept.path("task-1-2-ab", "payload").read_bytes() == b"p"
+    monkeypatch.undo()
+
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError("read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", read_only)
+    kept.forget("task-1-")
+    assert journal.keys() == []
+
+
 def test_what_was_written_and_never_committed_to_is_swept(
     kept: Commitments, tmp_path: Path
 ) -> None:

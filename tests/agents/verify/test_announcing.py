@@ -12,9 +12,11 @@ import pytest
 
 from agents.protocol import formulas
 from agents.protocol.numbers import Phase, ReportStatus
+from agents.runtime.errors import JournalFull
 from agents.runtime.journal import Journal
 from agents.runtime.transaction import Order
 from agents.storage.canonical import dumps, loads
+from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.verify import announcing
 from agents.verify.announcing import Announcements
@@ -196,6 +198,61 @@ def test_node__that_nobody_convicted__is_forgotten(agent: Agent, chain: Chain) -
     agent.start().announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
     chain.phase = Phase.FINALIZED
     assert agent.start().settle(LATER, VERIFIER) is None
+    assert agent.journal.keys("finding-") == []
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_node__whose_evidence_is_gone__is_forgotten_and_can_be_found_anew(
+    agent: Agent, chain: Chain, over: bool
+) -> None:
+    """Such as after a version that removed the file first, and was killed before the entry."""
+    agent.start().announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
+    for file in (agent.folder / "artefacts").iterdir():
+        file.unlink()
+    if over:
+        chain.phase = Phase.FINALIZED
+    assert agent.start().settle(LATER, VERIFIER) is None
+    assert agent.journal.keys("finding-") == []
+    assert len(chain.sent) == 1
+
+
+def test_node__whose_evidence_is_gone__has_it_on_disk_before_it_is_announced_again(
+    agent: Agent, chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent.start().announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
+    [file] = (agent.folder / "artefacts").iterdir()
+    file.unlink()
+    announcements = agent.start()
+
+    def refuses(*_: object, **__: object) -> None:
+        raise JournalFull("no room")
+
+    with monkeypatch.context() as full:
+        full.setattr(Journal, "put", refuses)
+        with pytest.raises(JournalFull):
+            announcements.announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
+    assert len(chain.sent) == 1 and not file.exists()
+    assert announcements.announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
+    digest = chain.sent[-1][1][3]
+    assert digest == agent.digest(NODE, VERIFIER, digest_of(cid_of_bytes(file.read_bytes())))
+
+
+def test_node__that_a_full_disk_does_not_forget__holds_up_nothing(
+    agent: Agent, chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent.start().announce_nodes(VIEW, VERIFIER, {NODE: FOUND})
+    chain.phase = Phase.FINALIZED
+    announcements = agent.start()
+
+    def refuses(*_: object, **__: object) -> None:
+        raise JournalFull("no room")
+
+    with monkeypatch.context() as full:
+        full.setattr(Journal, "put", refuses)
+        for _ in range(2):
+            assert announcements.settle(LATER, VERIFIER) is None
+    assert agent.journal.keys("finding-") != []
+    assert announcements.settle(LATER, VERIFIER) is None
     assert agent.journal.keys("finding-") == []
 
 
