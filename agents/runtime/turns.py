@@ -4,7 +4,8 @@
 Rule: the duties are tried in the order given, but the one that acted last is tried last, so that a
 job that keeps its nodes busy takes no more than its turn. A duty that fails is left alone for a
 while, with growing pauses. If no duty acts and none is left that works, the first error is raised,
-for the loop to report and to wait on.
+for the loop to report and to wait on. A full disk is such a failure of one duty too: what another
+one has to reveal is on disk already, and costs stake if it waits for room.
 """
 
 from __future__ import annotations
@@ -13,13 +14,21 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 
-from agents.runtime.errors import AgentError, ConfigError, JournalError, Stopped, WalletError
+from agents.runtime.errors import (
+    AgentError,
+    ConfigError,
+    JournalError,
+    JournalFull,
+    Stopped,
+    WalletError,
+)
 from agents.runtime.logs import Log
 from agents.runtime.metrics import Metrics
 from agents.storage.errors import StoreError
 
 Duty = Callable[[], str | None]
 
+_ENDING = (Stopped, ConfigError, WalletError, JournalError)  # they end the agent
 _PAUSE_MIN_S = 0.5
 _PAUSE_MAX_S = 30.0
 
@@ -44,9 +53,9 @@ class Turns:
                 continue
             try:
                 did = duties[job]()
-            except (Stopped, ConfigError, WalletError, JournalError):
-                raise
             except Exception as caught:
+                if isinstance(caught, _ENDING) and not isinstance(caught, JournalFull):
+                    raise
                 error = error or caught
                 self._note(job, caught, len(duties) > 1)
                 continue
@@ -70,7 +79,9 @@ class Turns:
         self._metrics.error(type(error).__name__, str(error))
         if what == before:
             return
-        if isinstance(error, AgentError | StoreError):
+        if isinstance(error, JournalFull):
+            self._log.error("journal_full", job=job, why=str(error))
+        elif isinstance(error, AgentError | StoreError):
             self._log.warning("job_failed", job=job, why=what)
         else:
             where = traceback.format_exc(limit=-6)

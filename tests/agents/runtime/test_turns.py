@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.runtime.errors import JournalError, Reverted
+from agents.runtime.errors import JournalError, JournalFull, Reverted
 from agents.runtime.logs import open_log
 from agents.runtime.metrics import Metrics
 from agents.runtime.turns import Turns
@@ -60,6 +60,18 @@ def test_when_all_are_broken_the_loop_hears_of_it_each_time(turns: Turns) -> Non
     for _ in range(2):
         with pytest.raises(Reverted, match="too late"):
             turns.step({3: broken})
+
+
+def test_a_disk_that_is_full_for_one_job_holds_up_no_other(turns: Turns, log_file: Path) -> None:
+    """A reveal needs no disk: what was committed to in another job must not wait for room."""
+
+    def full() -> str | None:
+        raise JournalFull("no room")
+
+    assert [turns.step({3: full, 5: lambda: "five"}) for _ in range(3)] == ["five"] * 3
+    assert log_file.read_text().count('"event": "journal_full"') == 1
+    with pytest.raises(JournalFull):
+        turns.step({3: full})
 
 
 def test_what_waiting_cannot_mend_ends_the_agent(turns: Turns) -> None:
