@@ -212,7 +212,10 @@ class Trainer:
             place = job_id, numbers[-1]
             if head.number > self._over.get(place, head.number) + _REORG_BLOCKS:
                 continue
-            if self.network.round(*place).phase not in (*_OVER, Phase.NONE):
+            phase = self.network.round(*place).phase
+            if phase == Phase.NONE:
+                continue  # a node that lags behind: whether the round is over is not known
+            if phase not in _OVER:
                 self._over.pop(place, None)
                 found.append(job_id)
             elif place not in self._over:
