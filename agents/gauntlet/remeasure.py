@@ -16,7 +16,6 @@ the record that is withheld: a validator keeps each payload that it has read.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -46,6 +45,7 @@ from agents.rounds.reader import RoundReader
 from agents.rounds.report import UNAVAILABLE
 from agents.rounds.submissions import Submission
 from agents.rounds.sync_sample import max_samples_bytes
+from agents.runtime.newest import Newest
 
 SURE = 2  # times the tolerance: what is beyond it is no machine's rounding
 _LATE = (UNAVAILABLE, NO_SAMPLE, SAMPLE_LOST)
@@ -65,15 +65,11 @@ class Measurements:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, _Found] = OrderedDict()
+        self._kept: Newest[Hashable, _Found] = Newest(_MEASUREMENTS)
 
     def of(self, what: Hashable, measure: Callable[[], _Found]) -> _Found:
         """`measure()`, or what it gave for the same before. `what`: all that it depends on."""
-        if what not in self._kept:
-            self._kept[what] = measure()
-            if len(self._kept) > _MEASUREMENTS:
-                self._kept.popitem(last=False)
-        return self._kept[what]
+        return self._kept.of(what, measure)
 
 
 def sample_search(

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 
 from agents.jobs.job import DataKeys, JobContext, JobContexts
 from agents.jobs.model_files import WrongModel, changed, read_model
+from agents.mechanisms.options import MAX_MEMORY_ROUNDS
 from agents.protocol.network import Network
 from agents.protocol.structs import LedgerEntry
 from agents.rounds.report import MAX_REPORT_BYTES, RoundReport
+from agents.runtime.newest import Newest
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import CorruptContent, StoreError, StoreUnavailable
@@ -27,6 +29,8 @@ from agents.training.spec import JobSpec
 from agents.training.state import PayloadError, State, model_hash, numbers_in
 
 _KEPT = 3
+# A re-execution may look back over MAX_MEMORY_ROUNDS of a job. A report of 64 nodes takes 83 KB.
+_REPORTS_KEPT = 2 * MAX_MEMORY_ROUNDS
 _Place = tuple[bytes, int | None]  # a model's hash, and which stage of it; None: the whole of it
 
 
@@ -50,7 +54,7 @@ def _unheard(caught_up: CaughtUp) -> None:
 
 
 class Models:
-    """Reads specs, reports and models of jobs; keeps the last few models in memory.
+    """Reads specs, reports and models of jobs; keeps the last few models and reports in memory.
 
     Attributes:
         largest: numbers in the largest model, or stage of one, that was ever held.
@@ -76,7 +80,7 @@ class Models:
         self._store = store
         self._jobs = JobContexts(network, store, key_of, memory)
         self._states: dict[_Place, tuple[State, bytes]] = {}  # with the hash of what is kept
-        self._reports: dict[bytes, RoundReport] = {}
+        self._reports: Newest[bytes, RoundReport] = Newest(_REPORTS_KEPT)
         self.largest = 0
 
     def job(self, job_id: int) -> JobContext:
@@ -94,10 +98,11 @@ class Models:
 
     def report(self, digest: bytes) -> RoundReport:
         """A round's report by the digest on chain. Raises ReportError, StoreError."""
-        if digest not in self._reports:
-            raw = self._store.get_digest(digest, MAX_REPORT_BYTES)
-            self._reports[digest] = RoundReport.from_bytes(raw)
-        return self._reports[digest]
+
+        def read() -> RoundReport:
+            return RoundReport.from_bytes(self._store.get_digest(digest, MAX_REPORT_BYTES))
+
+        return self._reports.of(digest, read)
 
     @property
     def store(self) -> ContentStore:

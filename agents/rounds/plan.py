@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from agents.jobs.job import JobContext
 from agents.mechanisms.codec import Codec
+from agents.mechanisms.options import MAX_MEMORY_ROUNDS
 from agents.mechanisms.score.backward_passes import BackwardPasses
 from agents.pipeline import assignment as seating
 from agents.pipeline.epoch import Epoch
@@ -30,7 +31,10 @@ from agents.protocol.structs import Round, Snapshot
 from agents.protocol.view import View
 from agents.rounds.models import Models
 from agents.rounds.report import RoundReport
+from agents.runtime.newest import Newest
 from agents.training.assignment import Manifest, Range, assign, next_carry, node_seed
+
+_KEPT = 2 * MAX_MEMORY_ROUNDS  # a re-execution may look back over half as many rounds of a job
 
 
 @dataclass(frozen=True)
@@ -79,33 +83,34 @@ class Plan:
 
 
 class Plans:
-    """Derives plans; keeps those of rounds that can't change any more."""
+    """Derives plans; keeps some of those of rounds that can't change any more. All that an older
+    one needs is on chain and in the store."""
 
     def __init__(self, network: Network, models: Models) -> None:
         self._network = network
         self._models = models
-        self._plans: dict[tuple[int, int, bytes], Plan] = {}
+        self._plans: Newest[tuple[int, int, bytes], Plan] = Newest(_KEPT)
 
     def of(self, view: View) -> Plan | None:
         """The newest round's plan, None while its seed is not known yet."""
         seed = self._network.seed(view.job_id, view.round_id, view.round)
         if seed is None:
             return None
-        key = (view.job_id, view.round_id, seed)
-        if key not in self._plans:
-            place = view.job_id, view.round_id, view.round
-            self._plans[key] = self._make(*place, seed, view.snapshot)
-        return self._plans[key]
+        place = view.job_id, view.round_id
+        return self._plans.of(
+            (*place, seed), lambda: self._make(*place, view.round, seed, view.snapshot)
+        )
 
     def past(self, job_id: int, round_id: int) -> Plan:
         """The plan of a round that is over; its seed is in the chain's storage."""
         round_ = self._network.round(job_id, round_id)
         seed = round_.seed
-        key = (job_id, round_id, seed)
-        if key not in self._plans:
+
+        def make() -> Plan:
             snapshot = self._network.snapshot(job_id, round_id, round_)
-            self._plans[key] = self._make(job_id, round_id, round_, seed, snapshot)
-        return self._plans[key]
+            return self._make(job_id, round_id, round_, seed, snapshot)
+
+        return self._plans.of((job_id, round_id, seed), make)
 
     def _make(
         self, job_id: int, round_id: int, round_: Round, seed: bytes, snapshot: Snapshot

@@ -143,3 +143,21 @@ def test_an_old_round_keeps_its_plan_when_later_ones_are_final(rounds: Rounds) -
     rounds.finish(1, first, bad={5})
     rounds.finish(2, rounds.plan(2))
     assert rounds.reader().of(view) == first
+
+
+def test_what_a_long_life_drops_is_read_again(
+    rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many rounds a few plans and reports stay in memory; the others give the same as before."""
+    monkeypatch.setattr("agents.rounds.plan._KEPT", 2)
+    monkeypatch.setattr("agents.rounds.models._REPORTS_KEPT", 2)
+    models = Models(rounds.facts, rounds.tiny.store)
+    rounds.plans = Plans(rounds.facts, models)
+    made = []
+    for number in range(1, 7):
+        made.append(rounds.plan(number))
+        rounds.finish(number, made[-1], bad={NODES[number % len(NODES)]})
+    assert len(rounds.plans._plans) == len(models._reports) == 2
+    for number, plan in enumerate(made, start=1):
+        assert rounds.plans.past(JOB, number) == rounds.reader().past(JOB, number) == plan
+    assert len(rounds.plans._plans) == len(models._reports) == 2
