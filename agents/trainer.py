@@ -291,6 +291,7 @@ class Trainer:
                 return self._leave(view, "nobody has given this node the keys of its data")
             if not self._affords(view, plan, node, name):
                 return self._rest(view, node)
+            self.commitments.sweep(f"submission-{view.job_id}-", name)
             work = self.produce(view, plan, node)
             if work is None:
                 return self._leave(view, "there is no stage for this node, or too few others came")
@@ -333,7 +334,6 @@ class Trainer:
         job = self.models.job(view.job_id)
         if job.slices is not None:
             name = submission_name(view.job_id, view.round_id, plan.manifest.seed)
-            self.commitments.sweep(f"submission-{view.job_id}-", name)
             states = States(self.commitments.path(name, STATES))
             return self.mining.produce(job, view, plan, node, self._carried, states)
         before = self.starting_state(view)

@@ -24,7 +24,7 @@ from typing import Any
 from agents.runtime.errors import JournalFull
 from agents.runtime.faults import crashpoint
 from agents.runtime.journal import Journal
-from agents.storage.durable import write_atomic
+from agents.storage.durable import drop_parts, write_atomic
 
 Entry = dict[str, Any]
 
@@ -40,6 +40,7 @@ class Commitments:
         self._journal = journal
         self._artefacts = artefacts
         self._duty = duty
+        drop_parts(artefacts)
 
     def keep(
         self, name: str, fields: Mapping[str, Any], files: Mapping[str, bytes | None]
@@ -49,24 +50,30 @@ class Commitments:
         Only then may the commitment be sent. `fields` is plain JSON; `files` are bytes by artefact,
         None for one that there is not. If there is an entry, it is returned and nothing is written.
         The entry's `salt` is 32 random bytes as hex. Raises JournalFull when the disk refuses, and
-        there is no entry then.
+        there is neither entry nor file then, or files only that `sweep` finds.
         """
         kept = self.get(name)
         if kept is not None:
             return kept
+        written: list[Path] = []
         for artefact, content in files.items():
             if content is not None:
-                self._write(self.path(name, artefact), content)
+                written.append(self.path(name, artefact))
+                self._write(written, content)
         entry = {**fields, "salt": secrets.token_hex(32)}
         crashpoint(f"{self._duty}-before-journal")
         self._journal.put(name, entry)
         return entry
 
     @staticmethod
-    def _write(path: Path, content: bytes) -> None:
+    def _write(paths: list[Path], content: bytes) -> None:
+        """Write the last of a commitment's files; all of them are dropped when that fails."""
+        path = paths[-1]
         try:
             write_atomic(path, content)
         except OSError as error:
+            for written in paths:
+                _drop(written)
             raise JournalFull(
                 f"{path} could not be written: {error}. Free disk space or fix the permissions; "
                 "the agent does not commit to work that it might lose."
@@ -133,5 +140,5 @@ class Commitments:
 
 
 def _drop(path: Path) -> None:
-    with suppress(OSError):  # it is asked for no more, so it may as well stay
+    with suppress(OSError):  # nobody asks for it any more: it only takes room
         path.unlink(missing_ok=True)

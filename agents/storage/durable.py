@@ -13,6 +13,7 @@ import ctypes
 import io
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 PRIVATE_MODE = 0o600
+_PART: Final = ".part-"  # what a temporary file's name begins with; then comes its process
+_QUIET_S: Final = 600.0  # for which nobody who still writes pauses
+_LONG_QUIET_S: Final = 86400.0
 _BEHIND: Final = 8 << 20  # bytes of a file that go to the disk together, while more come
 _SYNC_FILE_RANGE_WRITE: Final = 2  # of <linux/fs.h>: begin to write, wait for nothing
 
@@ -66,7 +70,7 @@ def atomic_file(folder: Path, mode: int = 0o666) -> Iterator[tuple[BinaryIO, Com
     Without a commit the temporary file is removed. `dest` must be on the file system of `folder`.
     Raises OSError.
     """
-    temporary = folder / f".part-{os.getpid()}-{secrets.token_hex(8)}"
+    temporary = folder / f"{_PART}{os.getpid()}-{secrets.token_hex(8)}"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with io.BufferedWriter(_WrittenBehind(handle, "wb")) as file:
 
@@ -81,6 +85,30 @@ def atomic_file(folder: Path, mode: int = 0o666) -> Iterator[tuple[BinaryIO, Com
         finally:
             with suppress(FileNotFoundError):  # it was renamed
                 temporary.unlink()
+
+
+def drop_parts(folder: Path) -> None:
+    """Remove what dead processes left half written in a folder.
+
+    That is what nobody has written to for ten minutes and whose process is gone, or for a day: the
+    process may be another one's by now, and one in another container can't be seen from here.
+    """
+    for part in folder.glob(f"{_PART}*"):
+        with suppress(OSError):  # another process may have been faster
+            quiet_s = time.time() - part.stat().st_mtime
+            if quiet_s > _LONG_QUIET_S or (quiet_s > _QUIET_S and not _is_written(part)):
+                part.unlink()
+
+
+def _is_written(part: Path) -> bool:
+    """Whether there is a process of the number that a temporary file is named by."""
+    try:
+        os.kill(int(part.name.split("-")[1]), 0)
+    except (ValueError, OverflowError, ProcessLookupError):
+        return False
+    except PermissionError:
+        pass  # it is another user's
+    return True
 
 
 def write_atomic(path: Path | str, data: bytes, mode: int = PRIVATE_MODE) -> Path:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trainer brings what it began to its end, whatever a node of the chain says in between."""
+"""A trainer brings what it began to its end, whatever a node of the chain says in between, and
+keeps no file that it never committed to."""
 
 from __future__ import annotations
 
@@ -51,3 +52,20 @@ def test_a_round_that_is_over_is_looked_at_until_no_reorg_brings_it_back(
     trainer.phase = Phase.REVEAL
     assert trainer.begun(Stub(number=1067), 7) == []
     assert trainer.late == [(3, [5], [5])] * 2
+
+
+def test_what_was_never_committed_to_is_swept_before_work_in_any_job(
+    trainer: Any, tmp_path: Path
+) -> None:
+    for name in ("submission-3-5-bbbb.payload", "submission-3-6-0000.payload"):
+        (tmp_path / name).write_bytes(b"of a process that died before it committed")
+    plan = Stub(manifest=Stub(seed=b"\1" * 32))
+    trainer.plans, trainer.network.seen = Stub(of=lambda view: plan), lambda *_: b"seen"
+    trainer.access = Stub(may_train=lambda *_: True)
+    trainer._commitment, trainer._refusal = lambda *_: ZERO_DIGEST, lambda _: None
+    trainer._affords, trainer._leave = lambda *_: True, lambda *_: "left"
+    trainer.produce = lambda *_: None
+    view = Stub(job_id=3, round_id=7, overdue=False, block=1, round=Stub(seed_block=1))
+    view.snapshot = Stub(nodes=[7])
+    assert trainer.commit(view, 7) == "left"
+    assert [path.name for path in tmp_path.glob("submission-*")] == ["submission-3-5-aaaa.payload"]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,36 @@ def test_a_disk_that_refuses_a_file_leaves_no_secret(
     with pytest.raises(JournalFull, match=r"payload could not be written: no space left\. Free"):
         kept.keep("task-1-2-ab", {"what": "w"}, {"payload": b"one"})
     assert kept.get("task-1-2-ab") is None
+
+
+def test_what_a_disk_took_before_it_refused_does_not_stay(
+    kept: Commitments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would fill the disk further, with a payload of each try of another round."""
+    write = commitments_module.write_atomic
+
+    def full(path: Path, content: bytes) -> None:
+        if path.suffix == ".memory":
+            raise OSError("no space left")
+        write(path, content)
+
+    monkeypatch.setattr(commitments_module, "write_atomic", full)
+    with pytest.raises(JournalFull):
+        kept.keep("task-1-2-ab", {}, {"payload": b"p", "memory": b"m"})
+    assert not kept.path("task-1-2-ab", "payload").exists()
+    monkeypatch.undo()
+    kept.keep("task-1-2-ab", {}, {"payload": b"p", "memory": b"m"})
+    assert kept.path("task-1-2-ab", "payload").read_bytes() == b"p"
+
+
+def test_what_a_dead_process_left_half_written_goes_at_the_start(
+    journal: Journal, tmp_path: Path
+) -> None:
+    part = tmp_path / ".part-1-00"
+    part.write_bytes(b"half")
+    os.utime(part, (0, 0))
+    Commitments(journal, tmp_path, "trainer")
+    assert not part.exists()
 
 
 def test_what_is_no_json_is_refused(kept: Commitments) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agents.storage import durable
-from agents.storage.durable import atomic_file
+from agents.storage.durable import atomic_file, drop_parts
 
 MIB = 1 << 20
 BLOCK = bytes(range(256)) * (MIB // 256)
@@ -70,3 +72,31 @@ def test_a_large_file_without_commit_leaves_nothing(disk: Disk, tmp_path: Path) 
         file.write(BLOCK * 9)
         raise KeyError
     assert disk.begun and not list(tmp_path.iterdir())
+
+
+def test_half_written_files_of_the_dead_are_dropped_and_none_that_is_being_written(
+    tmp_path: Path,
+) -> None:
+    """Two processes of one operator may share a folder, and one of them starts anew."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    hour, days = time.time() - 3600, time.time() - 3 * 86400
+    last_written = {
+        f".part-{dead.pid}-aa": hour,
+        f".part-{dead.pid}-bb": time.time(),  # perhaps of a container with process ids of its own
+        f".part-{os.getpid()}-cc": hour,
+        f".part-{os.getpid()}-dd": days,  # of one that had this id before
+        ".part-strange": days,
+        "submission-1-2-ab.payload": days,
+    }
+    for name, when in last_written.items():
+        (tmp_path / name).write_bytes(b"half")
+        os.utime(tmp_path / name, (when, when))
+    with atomic_file(tmp_path) as (file, commit):
+        drop_parts(tmp_path)
+        file.write(b"whole")
+        commit(tmp_path / "whole")
+    left = {path.name for path in tmp_path.iterdir()}
+    spared = {f".part-{dead.pid}-bb", f".part-{os.getpid()}-cc", "submission-1-2-ab.payload"}
+    assert left == {*spared, "whole"}
+    drop_parts(tmp_path / "nowhere")
