@@ -37,7 +37,7 @@ from agents.runtime.background import Background
 from agents.runtime.chain import Head
 from agents.runtime.commitments import Commitments, Entry
 from agents.runtime.context import Context
-from agents.runtime.errors import Reverted
+from agents.runtime.errors import JournalFull, Reverted
 from agents.runtime.faults import crashpoint
 from agents.runtime.pace import stretched
 from agents.runtime.transaction import Order
@@ -56,6 +56,7 @@ from agents.tasks.watch import TaskWatch
 _PATIENCE_S = 2.0
 _TURN_S = 10.0  # how long a later lane waits for an earlier one, at most
 _REORG_BLOCKS = 128  # a secret is kept for as long as a reorg could bring its task back
+_TIDY_PAUSE_S = 600.0  # between two tries to drop old secrets, where the disk refuses
 _CONFIRM = "confirm-"
 _PAYLOAD = "payload"  # the file of a commitment
 _SECRETS = "task-"  # what the keys of the journal begin with
@@ -108,6 +109,7 @@ class Executor:
         self._published: set[str] = set()
         self._revealing: dict[int, tuple[int, float]] = {}  # first block and moment of it
         self._over: dict[int, int] = {}  # task -> block at which it was seen settled
+        self._tidy_at = 0.0  # the moment before which old secrets are left lying
         self._said: set[tuple[str, int]] = set()
 
     # -- what a cheat does otherwise -----------------------------------------------------------
@@ -147,16 +149,29 @@ class Executor:
         """What the node's tasks ask for next."""
         label = self.runner.label
         self._class = None if label is None else self.tasks.class_id(label)
-        self._take()
         at = {task.task_id for task in self._asked.values()}
         known = self._own.keys() | self.commitments.numbers(_SECRETS)
         seen = self._watch.look(head, known | at, self.node_id)
         lanes = self._lanes(seen, head)
-        self._compute(lanes, head)
-        self._publish()
-        self._forget(head)
+        refused = self._begin(lanes, head)
         did = self._reveal(head) or self._commit(lanes)
-        return did or self._object(head) or self.upkeep.step(seen, head, self._class, self.node_id)
+        self._forget(head)
+        did = did or self._object(head)
+        did = did or self.upkeep.step(seen, head, self._class, self.node_id)
+        if did is None and refused is not None:
+            raise refused
+        return did
+
+    def _begin(self, lanes: dict[int, tuple[Task, int]], head: Head) -> JournalFull | None:
+        """Keep what has been computed, and start what goes on beside the loop. Returns what the
+        disk said if it refuses: a reveal writes nothing, so it does not wait for that."""
+        self._publish()
+        try:
+            self._take()
+            self._compute(lanes, head)
+        except JournalFull as error:
+            return error
+        return None
 
     def _lanes(self, seen: list[Task], head: Head) -> dict[int, tuple[Task, int]]:
         """Tasks to run and commit to, with the lane: those that run, most urgent first, then those
@@ -433,11 +448,25 @@ class Executor:
         self._over = {n: self._over.get(n, head.number) for n in settled}
         for number, block in list(self._over.items()):
             if head.number >= block + _REORG_BLOCKS:
-                self.commitments.forget(f"{_SECRETS}{number}-")
+                if not self._cleared(f"{_SECRETS}{number}-"):
+                    return
                 del self._own[number], self._over[number]
                 part = f"{_SECRETS}{number}-"
                 self._published = {n for n in self._published if not n.startswith(part)}
                 self._confirmed = {n: r for n, r in self._confirmed.items() if part not in n}
+
+    def _cleared(self, prefix: str) -> bool:
+        """Drop secrets. A disk that refuses is asked again after a while, and said so each time:
+        what lies there too long stands in nobody's way."""
+        if time.monotonic() < self._tidy_at:
+            return False
+        try:
+            self.commitments.forget(prefix)
+        except (OSError, JournalFull) as error:
+            self._tidy_at = time.monotonic() + _TIDY_PAUSE_S
+            self.context.log.warning("cannot_tidy_up", secrets=prefix, why=str(error))
+            return False
+        return True
 
     # -- secrets -------------------------------------------------------------------------------
 
