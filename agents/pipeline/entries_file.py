@@ -2,7 +2,8 @@
 """A miner's entries on disk, each durable before it is executed.
 
 Rule: an entry is flushed to the disk, then executed, then what came of it is sent. So whatever
-left this machine can be made again from the file, with the same bits.
+left this machine can be made again from the file, with the same bits: in the determinism class that
+it was made in, which stands in a file beside it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,23 @@ from pathlib import Path
 
 from agents.pipeline import inbox
 from agents.pipeline.inbox import Entry, Inbox
-from agents.storage.durable import PRIVATE_MODE, sync_folder
+from agents.storage.durable import PRIVATE_MODE, sync_folder, write_atomic
+
+_CLASS = ".class"  # what the name of that file ends with
+
+
+def class_of_entries(path: Path, label: str) -> str:
+    """The determinism class that the entries of this file were made in; `label` if there are none.
+
+    Call it before the file is opened: `label` is noted then, unless there is another one. A file of
+    an older version has entries and no class. They count as made in `label`, as that version took
+    them. Raises OSError.
+    """
+    noted = path.with_suffix(_CLASS)
+    if path.exists() and path.stat().st_size > len(inbox.head()) and noted.exists():
+        return noted.read_text(encoding="utf-8")
+    write_atomic(noted, label.encode())
+    return label
 
 
 class EntriesFile:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from agents.jobs.job import JobContext
@@ -19,6 +20,7 @@ from agents.pipeline.addresses import AddressBook, Inquiry
 from agents.pipeline.checkpoint import States, published
 from agents.pipeline.clasp import stated
 from agents.pipeline.collector import beside
+from agents.pipeline.entries_file import class_of_entries
 from agents.pipeline.epoch import Epoch
 from agents.pipeline.hand_over import most_sent, unpacked
 from agents.pipeline.letters import Announcement, Domain, domain
@@ -77,7 +79,8 @@ class Mining:
     def produce(
         self, job: JobContext, view: View, plan: Plan, node: int, kept: Kept, states: States
     ) -> Work | None:
-        """Work through the epoch; None if the node was stopped at it, or holds no stage.
+        """Work through the epoch; None if the node was stopped at it, holds no stage, or began it
+        in another determinism class.
 
         `kept`: see `StageMemories.before`. `states`: where the epoch's states go, if it has
         segments.
@@ -91,6 +94,9 @@ class Mining:
             return None
         began = time.monotonic()
         deadline = began + _WINDOW * max(0, view.round.deadline - view.now)
+        self._drop_older(epoch)
+        if self._is_bound_elsewhere(view, epoch):
+            return None
         before = stage_of(job, self._models.at(view.job_id, view.round.prev_model, stage), stage)
         self._meet(epoch, node, view.round.opened_block)
         start = partial(self._work, job, epoch, node, before, plan.step, states)
@@ -142,12 +148,6 @@ class Mining:
             # Samples that its sender has under way, and as many that it gave up meanwhile.
             max_waiting=2 * pipeline.local_batch,
         )
-        name = f"epoch-{epoch.job}-{epoch.number}-{epoch.seed.hex()[:16]}.entries"
-        # Those of the same round stay: a second reorg may bring an old seed back, and what was
-        # signed under it must not be signed again with other bits.
-        for old in self._context.artefacts.glob(f"epoch-{epoch.job}-*.entries"):
-            if not old.name.startswith(f"epoch-{epoch.job}-{epoch.number}-"):
-                old.unlink(missing_ok=True)
         due = len(epoch.due(node))
         facts = {"round": epoch.number, "stage": epoch.stage_of(node)}
         self._context.log.info("stage", due=due, **facts)
@@ -158,7 +158,7 @@ class Mining:
             self._context.wallet,
             self._where,
             self._opened.post,
-            self._context.artefacts / name,
+            self._entries_of(epoch),
             pipeline.local_batch,
             pipeline.local_batch,
             self._context.log,
@@ -170,6 +170,29 @@ class Mining:
             passes = finished.work.log().backward_passes
             self._context.log.info("epoch", steps=finished.work.steps, passes=passes, **facts)
         return finished
+
+    def _drop_older(self, epoch: Epoch) -> None:
+        """Drop the entries of earlier rounds. Those of the same round stay: a second reorg may
+        bring an old seed back, and what was signed under it must not be signed again with other
+        bits."""
+        for old in self._context.artefacts.glob(f"epoch-{epoch.job}-*"):
+            if not old.name.startswith(f"epoch-{epoch.job}-{epoch.number}-"):
+                old.unlink(missing_ok=True)
+
+    def _is_bound_elsewhere(self, view: View, epoch: Epoch) -> bool:
+        """Whether the entries were made in another determinism class. Executed here they would give
+        other bits than were signed and sent, which is INVALID; not to commit costs nothing."""
+        label = determinism_class(self._device, False)
+        bound = class_of_entries(self._entries_of(epoch), label)
+        if bound == label:
+            return False
+        why = f"its letters of this round were made in the class {bound}, and this is {label}"
+        self._say_unseated(view, f"{why}: the node commits to nothing in it")
+        return True
+
+    def _entries_of(self, epoch: Epoch) -> Path:
+        name = f"epoch-{epoch.job}-{epoch.number}-{epoch.seed.hex()[:16]}.entries"
+        return self._context.artefacts / name
 
     def _result(
         self,
