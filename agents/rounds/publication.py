@@ -3,6 +3,9 @@
 
 A store that is down holds up no reveal. The artefacts go out as soon as a store takes them. Who has
 not published when the round is merged is neither merged nor paid, and loses nothing else.
+
+A file that is gone, or is not what the journal says was committed to, is not published: the round
+is unpaid unless the file is put back.
 """
 
 from __future__ import annotations
@@ -14,10 +17,16 @@ from agents.pipeline.checkpoint import States
 from agents.runtime.background import Background
 from agents.runtime.commitments import Commitments
 from agents.runtime.context import Context
+from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore
 
 STATES = "state-"  # what the artefacts of a miner's states begin with
+_JOURNALLED = {"payload": "content", "proof": "proof"}  # the field of an artefact's digest
 _PROBE = b"menagerie: whether this store takes content"
+
+
+class _Lost(Exception):
+    """A file of a commitment is gone, or holds other bytes."""
 
 
 class Publication:
@@ -38,6 +47,7 @@ class Publication:
         self._beside = Background(context.feed.wake, self._failed)
         self._wanted: set[str] = set()
         self._done: set[str] = set()
+        self._said: set[str] = set()  # submissions of which a file was reported lost
 
     def want(self, name: str) -> None:
         """Publish a submission's artefacts, if that has not been done since the start."""
@@ -62,14 +72,34 @@ class Publication:
         self._store.put_bytes(_PROBE)
 
     def _put(self, name: str) -> None:
+        entry = self._commitments.get(name)
+        if entry is None:
+            return  # of a round so old that it was cleared away
         for artefact in self._artefacts:
-            try:
-                content = self._commitments.path(name, artefact).read_bytes()
-            except FileNotFoundError:
-                return  # of a round so old that it was cleared away
-            self._store.pin(self._store.put_bytes(content))
+            content = self._content(name, artefact, entry.get(_JOURNALLED.get(artefact, "")))
+            if content is not None:
+                self._store.pin(self._store.put_bytes(content))
         for path in States(self._commitments.path(name, STATES)).paths():
             self._store.pin(self._store.put_file(path))
 
+    def _content(self, name: str, artefact: str, digest: str | None) -> bytes | None:
+        """A file's bytes, None if there is none. `digest`: what the journal says of it, if it
+        does."""
+        path = self._commitments.path(name, artefact)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            if digest is None:
+                return None
+            raise _Lost(f"{path} is gone") from None
+        # Before it goes out: it may be what another node has not revealed yet.
+        if digest is not None and digest_of(cid_of_bytes(content)).hex() != digest:
+            raise _Lost(f"{path} is not what was committed to")
+        return content
+
     def _failed(self, name: str, error: Exception) -> None:
-        self._log.warning("cannot_publish_yet", submission=name, why=str(error))
+        if not isinstance(error, _Lost):
+            self._log.warning("cannot_publish_yet", submission=name, why=str(error))
+        elif name not in self._said:
+            self._said.add(name)
+            self._log.error("artefact_lost", submission=name, why=str(error))

@@ -20,6 +20,7 @@ from agents.runtime.config import AgentSettings
 from agents.runtime.contracts import Deployment, load_deployment
 from agents.runtime.errors import ConfigError, JournalError, RpcDown, Stopped, WalletError
 from agents.runtime.feed import HeadFeed
+from agents.runtime.folder_owner import claim
 from agents.runtime.journal import Journal
 from agents.runtime.logs import Log, open_log, scrub
 from agents.runtime.loop import Agent, Loop, stop_on_signals
@@ -61,7 +62,8 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
     """Open everything an agent of this role needs; waits for an unreachable RPC node.
 
     Journal: `<data_dir>/<role>-<address>.journal`; one under a former name of the role is taken
-    over, so that commitments made under that name are revealed. Artefacts: `<data_dir>/artefacts`.
+    over, so that commitments made under that name are revealed. Artefacts: `<data_dir>/artefacts`,
+    of one operator alone.
     Raises ConfigError, WalletError or JournalError with a sentence for the operator, Stopped if
     `stop` was set while the node was still unreachable.
     """
@@ -96,9 +98,16 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
         raise
     if journal.torn:
         log.warning("journal_torn", path=journal.path)
-    metrics.serve(settings.metrics_port)
     artefacts = settings.data_dir / "artefacts"
-    artefacts.mkdir(parents=True, exist_ok=True)
+    try:
+        artefacts.mkdir(parents=True, exist_ok=True)
+        claim(artefacts, wallet.address)
+    except ConfigError:
+        journal.close()
+        raise
+    except OSError as error:  # a full disk must not keep it from what is to be revealed
+        log.warning("folder_not_claimed", path=artefacts, why=str(error))
+    metrics.serve(settings.metrics_port)
     feed = HeadFeed(chain, log, settings.ws_url, settings.poll_s).start()
     sender = Sender(
         chain,

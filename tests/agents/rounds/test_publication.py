@@ -17,7 +17,7 @@ from agents.rounds.publication import STATES, Publication
 from agents.runtime.commitments import Commitments
 from agents.runtime.journal import Journal
 from agents.runtime.logs import open_log
-from agents.storage.cid import cid_of_bytes
+from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore, open_store
 from agents.storage.errors import StoreUnavailable
 from agents.storage.several import open_stores
@@ -110,6 +110,29 @@ def test_a_submission_whose_files_are_gone_is_given_up(stage: Stage, tmp_path: P
     publication = stage.publication(open_store(str(tmp_path / "store")))
     publication.want("submission-1-1-00")
     stage.step_until(publication, lambda: '"published"' in stage.log.read_text())
+
+
+@pytest.mark.parametrize("artefact", ["payload", "proof"])
+@pytest.mark.parametrize("there", [b"another node's", None])
+def test_what_is_not_what_was_committed_to_is_not_published(
+    stage: Stage, tmp_path: Path, artefact: str, there: bytes | None
+) -> None:
+    """It is said once, and goes out when the file is put back."""
+    name, files = "submission-1-3-00", {"payload": b"a payload", "proof": b"a proof"}
+    digests = {what: digest_of(cid_of_bytes(raw)).hex() for what, raw in files.items()}
+    fields = {"content": digests["payload"], "proof": digests["proof"]}
+    stage.commitments.keep(name, fields, files)
+    path = stage.commitments.path(name, artefact)
+    path.unlink() if there is None else path.write_bytes(there)
+    store = open_store(str(tmp_path / "store"))
+    publication = Publication(stage.context, store, stage.commitments, tuple(files))
+    publication.want(name)
+    stage.step_until(publication, lambda: "artefact_lost" in stage.log.read_text())
+    assert there is None or not store.has(cid_of_bytes(there))
+    path.write_bytes(files[artefact])
+    stage.step_until(publication, lambda: '"published"' in stage.log.read_text())
+    assert all(store.has(cid_of_bytes(content)) for content in files.values())
+    assert stage.log.read_text().count("artefact_lost") == 1
 
 
 def test_before_a_commitment_a_store_must_take_content(stage: Stage, tmp_path: Path) -> None:

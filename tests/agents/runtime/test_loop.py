@@ -289,6 +289,19 @@ def test_a_second_agent_on_the_same_data_refuses(agent_dir, chain, tiny):
     end(agent)
 
 
+def test_an_agent_of_another_key_on_the_same_data_refuses(agent_dir, chain, tiny):
+    agent = launch(agent_dir)
+    eventually(lambda: logged(agent_dir, "ready"))
+    (agent_dir / "key.json").unlink()
+    create_keystore(agent_dir / "key.json", "hunter22", iterations=8)
+    second = launch(agent_dir)
+    assert second.wait(timeout=60) == 2
+    said = second.stderr.read()
+    assert "another data_dir" in said and said.count("\n") == 1
+    second.stderr.close()
+    end(agent)
+
+
 def test_an_agent_waits_for_a_node_that_is_not_there_yet(start_anvil, agent_dir, anvil):
     anvil.stop()
     agent = launch(agent_dir)
