@@ -26,12 +26,13 @@ from agents.runtime.context import Context
 from agents.storage.errors import StoreError
 from agents.tasks.compute.result import TaskResult
 from agents.tasks.contract import Task
-from agents.tasks.process import TaskProcess
+from agents.tasks.process import TaskProcess, TaskProcessError
 
 _CLASS = "class"
 _WAIT_SHARE = 8  # of its time, that a task waits for another at most
 _PAUSE_SHARE = 16  # of its time, between two tries at a task that the node was drawn for
 _PRESSING = {TaskStatus.RUNNING: 2, TaskStatus.APPEALED: 1}  # what the chain waits for; else 0
+_CLASS_S = 180.0  # that a process may take to say its class: a broken driver hangs for ever
 _LEAST_S = 600.0  # that a run may take in any case: its process may have to be started
 _SPARED_S = 30.0  # that a run goes on whose task is wanted no more: a reorg may bring it back
 
@@ -194,7 +195,25 @@ class TaskRunner:
 
     def _find_class(self) -> str:
         with self._process() as process:
-            return process.label()
+            process.begin()
+            late = threading.Event()
+
+            def end() -> None:
+                late.set()
+                process.end()
+
+            timer = threading.Timer(_CLASS_S, end)
+            timer.daemon = True  # the system may not end a process that hangs in a driver
+            timer.start()
+            try:
+                return process.label()
+            except TaskProcessError as error:
+                if not late.is_set():
+                    raise
+                why = f"the task process said no class within {_CLASS_S:g} s"
+                raise TaskProcessError(why) from error
+            finally:
+                timer.cancel()
 
     def _run(self, name: str, task: Task, label: str) -> TaskResult:
         out = self._context.artefacts / f"{name}.run"

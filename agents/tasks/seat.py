@@ -4,12 +4,15 @@
 A node with a seat may be drawn, and then silence costs stake. So it takes a seat only in the pool
 of the class that its machine computes in. The operator key takes and gives up the seat. An agent
 that is stopped keeps its seat. Leave the pool before you stop an agent for longer (`ape run task
-leave`).
+leave`). One that finds no class for some minutes leaves by itself, and comes back with a class: its
+device may be gone, and it could only be silent.
 
 A draw passes over a node whose pay at risk is more than half of its stake. The agent's log says so.
 """
 
 from __future__ import annotations
+
+import time
 
 from agents.protocol.network import Network
 from agents.protocol.numbers import COVER, ZOO
@@ -18,6 +21,7 @@ from agents.runtime.context import Context
 from agents.tasks.contract import Tasks
 
 _COOLDOWN = 260  # blocks that a node that left waits
+_CLASSLESS_S = 300.0  # that a class is waited for before the seat is given up
 
 
 class TaskSeat:
@@ -29,10 +33,15 @@ class TaskSeat:
         self._context = context
         self._looked = 0
         self._said = ""
+        self._classless: float | None = None  # since when no class is known
 
     def step(self, head: Head, node_id: int, label: str | None) -> str | None:
-        """Take or leave a seat if that is needed; `label`: the class of this machine."""
-        if not self._context.settings.executor.join or label is None:
+        """Take or leave a seat if that is needed; `label`: the class of this machine, None as long
+        as it is not found."""
+        if label is None:
+            return self._without_class(head, node_id)
+        self._classless = None
+        if not self._context.settings.executor.join:
             return None
         if head.number == self._looked:
             return None
@@ -64,6 +73,29 @@ class TaskSeat:
             class_id,
         )
         return f"joined: the pool of {label}"
+
+    def _without_class(self, head: Head, node_id: int) -> str | None:
+        """Leave the pool once a class was waited for long enough. A seat that was taken by hand is
+        left by hand."""
+        if self._classless is None:
+            self._classless = time.monotonic()
+        waited = time.monotonic() - self._classless >= _CLASSLESS_S
+        if not waited or head.number == self._looked:
+            return None
+        self._looked = head.number
+        seat = self._tasks.seat(node_id)
+        if not seat.seated:
+            return None
+        minutes = f"{_CLASSLESS_S / 60:g} minutes"
+        if self._said != "no_class":
+            self._said = "no_class"
+            why = f"no determinism class was found on this machine in {minutes}; see its device"
+            self._context.log.error("no_class", why=f"{why}, and `cannot_run_yet` in this log")
+        if not self._context.settings.executor.join:
+            return None
+        self._context.sender.send(self._network.tasks, "leave", node_id)
+        found = self._tasks.label(seat.class_id)
+        return f"left: the pool of {found}; this machine found no class in {minutes}"
 
     def _say_if_passed_over(self, node_id: int, at_risk: int, now: int) -> None:
         stake = self._tasks.stakes([node_id], now)[0] if at_risk else 0

@@ -150,6 +150,32 @@ def all_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner_module, "_WAIT_SHARE", float("inf"))
 
 
+class Mute(Held):
+    """Says its class at the second try; at the first it hangs until it is ended."""
+
+    def label(self) -> str:
+        if len(PROCESSES) == 1 and not LET:
+            LET.add(b"the next one speaks")
+            assert self._over.wait(60)
+            raise TaskProcessError("ended")
+        return super().label()
+
+
+def test_a_process_that_does_not_say_its_class_is_ended_and_asked_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    PROCESSES.clear()
+    LET.clear()
+    monkeypatch.setattr(runner_module, "TaskProcess", Mute)
+    monkeypatch.setattr(runner_module, "_CLASS_S", 0.05)
+    monkeypatch.setattr(background, "_PAUSE_S", 0.02)
+    where = context(tmp_path)
+    runner = started(where)
+    ((_, fields),) = [line for line in where.said if line[0] == "cannot_run_yet"]
+    assert "said no class within" in fields["why"]
+    runner.close()
+
+
 def test_what_is_late_has_the_next_process_and_not_what_pays_more(
     runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
