@@ -126,24 +126,27 @@ class Executor:
 
     def step(self, head: Head) -> str | None:
         """The single next action."""
-        if not self._registered():
+        if not self._registered(head):
             return None
         did = self._duty(head)
         return did or self.seat.step(head, self.node_id, self.runner.label)
 
-    def _registered(self) -> bool:
-        """Whether the owner has registered the node; says once that it has not."""
-        if self.node_id:
-            return True
+    def _registered(self, head: Head) -> bool:
+        """Whether the owner has registered the node; says once that it has not. A key that comes to
+        serve another node is that one, once nothing of the former is open."""
         address = self.context.wallet.address
-        self.node_id = self.network.node_of(address)
-        if self.node_id:
-            self.context.log.info("node", node_id=self.node_id)
-        elif ("not_registered", 0) not in self._said:
+        node = self.network.node_of(address)
+        if node and node != self.node_id and self._is_free(head):
+            self.node_id = node
+            self.context.log.info("node", node_id=node)
+        elif not self.node_id and ("not_registered", 0) not in self._said:
             self._said.add(("not_registered", 0))
             why = f"no node has {address} as its operator; the owner registers it with"
             self.context.log.warning("not_registered", why=f"{why} `ape run node register`")
         return bool(self.node_id)
+
+    def _is_free(self, head: Head) -> bool:
+        return all(task.settled(head.timestamp) for task in self._own.values())
 
     def _duty(self, head: Head) -> str | None:
         """What the node's tasks ask for next."""

@@ -43,16 +43,19 @@ class Membership:
         self.measuring = False  # a benchmark is asked for and not answered
 
     def step(self, head: Head, free: bool = True) -> str | None:
-        """Register or benchmark if that is needed; returns what was done.
+        """Register or benchmark if that is needed; returns what was done. The owner may give the
+        key to another node: it is that one then.
 
         `free`: nothing that the node has committed to waits to be revealed. A benchmark takes long,
-        so one that has a score already is measured again only then.
+        so one that has a score already is measured again only then. Only then does the node change.
         """
+        node = self._network.node_of(self._context.wallet.address)
+        # A key that serves no node any more may still open what it committed to for its last one.
+        if node and node != self.node_id and (free or not self.node_id):
+            self.node_id = node
+            self._context.log.info("node", node_id=node)
         if not self.node_id:
-            self.node_id = self._network.node_of(self._context.wallet.address)
-            if not self.node_id:
-                return self._register()
-            self._context.log.info("node", node_id=self.node_id)
+            return self._register()
         return self._benchmark(head, free)
 
     def _register(self) -> str | None:

@@ -245,6 +245,9 @@ class Mining:
         """Learn who the epoch's operators are, and where those of the stages beside are."""
         everybody = [miner for stage in epoch.stages for miner in stage]
         self._operators = self._network.operators_at(everybody, opened)
+        if self._opened is not None and self._opened.node != node:  # the key serves another one now
+            self._opened.close()
+            self._opened = None
         if self._opened is None:
             self._opened = _Opened(self._context, self._where, self._book, node)
         self._opened.post.statements.expect(epoch, self._operators)
@@ -299,6 +302,7 @@ class _Opened:
 
     def __init__(self, context: Context, where: Domain, book: AddressBook, node: int) -> None:
         settings = context.settings.trainer
+        self.node = node
         self._book, self._peers = book, tuple(settings.post_peers)
         place, listen = (settings.post_host, settings.post_port), settings.post_listen
         self.post = Post(*place, context.log, where, book, listen=listen)

@@ -127,3 +127,18 @@ def test_a_result_that_can_not_be_kept_holds_back_no_reveal(
     with pytest.raises(JournalFull):  # the loop says so, and comes again
         desk.step()
     assert desk.sent == ["reveal", "commit"], "what is on disk may be committed to"
+
+
+def test_the_node_is_the_one_that_the_key_serves_now(desk: Desk) -> None:
+    serves, one = [NODE], desk.executor
+    one._said, one.context.wallet = set(), SimpleNamespace(address="0xkey")
+    one.network = SimpleNamespace(node_of=lambda address: serves[-1])
+    head = Head(NOW, bytes(32), bytes(32), NOW)
+    assert one._registered(head) and one.node_id == NODE
+    serves.append(NODE + 1)
+    assert one._registered(head) and one.node_id == NODE, "a commitment of the former is open"
+    del one._own[OPEN]
+    assert one._registered(head) and one.node_id == NODE + 1
+    assert one._registered(head) and desk.said == ["node"]
+    serves.append(0)
+    assert one._registered(head) and one.node_id == NODE + 1

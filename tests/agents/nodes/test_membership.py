@@ -158,3 +158,47 @@ def test_a_machine_that_computes_wrongly_answers_nothing(
     monkeypatch.setattr(benchmark, "run_for", made)
     said = act(people, agent)
     assert said is not None and said.startswith("benchmarked: ")
+
+
+class Registry:
+    """Which node the key serves; it is all that is asked here."""
+
+    def __init__(self) -> None:
+        self.node, self.said = 7, list[dict[str, Any]]()
+        log: Any = SimpleNamespace(info=lambda event, **fields: self.said.append(fields))
+        network: Any = SimpleNamespace(
+            node_of=lambda address: self.node,
+            node=lambda node: SimpleNamespace(roles=0, banned=False, unlock_at=0),
+        )
+        context: Any = SimpleNamespace(wallet=SimpleNamespace(address="0xkey"), log=log)
+        unused: Any = None
+        self.agent = Membership(network, context, unused, "cpu")
+
+    def step(self, free: bool = True) -> int:
+        head: Any = SimpleNamespace(timestamp=1)
+        assert self.agent.step(head, free) is None
+        return self.agent.node_id
+
+
+def test_a_key_that_comes_to_serve_another_node_is_that_node_at_the_next_step() -> None:
+    registry = Registry()
+    assert registry.step() == 7
+    registry.node = 8
+    assert [registry.step(), registry.step()] == [8, 8]
+    assert registry.said == [{"node_id": 7}, {"node_id": 8}], "said once"
+
+
+def test_what_the_former_node_committed_to_is_opened_first() -> None:
+    registry = Registry()
+    registry.step()
+    registry.node = 8
+    assert registry.step(free=False) == 7
+    assert registry.step() == 8
+
+
+def test_a_key_that_serves_none_any_more_still_opens_what_is_open() -> None:
+    """Nor does it register by itself again: its owner has just taken the node out."""
+    registry = Registry()
+    registry.step()
+    registry.node = 0
+    assert registry.step() == 7
