@@ -32,9 +32,9 @@ def listening() -> Iterator[tuple[str, Seen]]:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             seen.append((self.path, self.headers.get("Authorization")))
             self.send_response(200)
-            self.send_header("Content-Length", "2")
+            self.send_header("Content-Length", "16")
             self.end_headers()
-            self.wfile.write(b"{}")
+            self.wfile.write(b'{"result": null}')
 
         def log_message(self, *_: object) -> None:
             pass
