@@ -24,6 +24,7 @@ from agents.rounds.mined import Mined
 from agents.rounds.models import Models
 from agents.rounds.outcome import Outcome
 from agents.rounds.reader import RoundReader
+from agents.rounds.searches import Searches
 from agents.rounds.submissions import Unseal
 from agents.runtime.contracts import Event
 from agents.storage.cid import cid_from_digest, cid_of_bytes
@@ -85,6 +86,7 @@ def test_a_payload_that_appears_later_changes_the_outcome(
     for shard in tiny.job.data.dataset.shards:
         own.store.put_bytes(tiny.store.get(shard.cid, 1 << 24))
     reader = RoundReader(facts, own.store, DEVICE)
+    reader._searches = Searches(clock=lambda: 0.0)  # the pause after a search is over
     view = facts.open(1, SEED)
     late = tiny.reveal(5)  # in the other store only
     facts.revealed = {node: late if node == 5 else own.reveal(node) for node in NODES}
