@@ -149,9 +149,10 @@ class Delivery:
         nonce, known = (self._chain.value(batch[i][0], answers[i]) for i in range(2))
         if int(nonce, 16) > attempt.nonce:
             # Mined between the two questions, or someone else's transaction took the nonce. A node
-            # may count the nonce before it has the receipt.
+            # may count the nonce, and have the transaction in a block, before it has the receipt.
             attempt.unseen += 1
-            if attempt.unseen > _LOOKS and self.find_receipt(attempt) is None:
+            lost = attempt.unseen > _LOOKS and self.find_receipt(attempt) is None
+            if lost and not self._is_mined(attempt):
                 raise NonceTaken
             return None
         attempt.unseen = 0
@@ -203,6 +204,13 @@ class Delivery:
             return
         if first:
             self.count("sent")
+
+    def _is_mined(self, attempt: Attempt) -> bool:
+        """Whether the node has any version of a transaction in a block."""
+        batch = [("eth_getTransactionByHash", [tx_hash]) for tx_hash in attempt.hashes]
+        answers = self._chain.ask_many(batch)
+        found = (self._chain.value(one[0], answers[i]) for i, one in enumerate(batch))
+        return any(tx is not None and tx.get("blockHash") is not None for tx in found)
 
     def find_receipt(self, attempt: Attempt) -> Receipt | None:
         """Look for the receipt of any version of a transaction in the chain as it is."""

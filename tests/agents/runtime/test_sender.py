@@ -318,6 +318,25 @@ def test_a_receipt_that_comes_after_the_nonce_is_awaited(sender, chain, tiny, li
     assert not lines.events("tx_nonce_taken")
 
 
+def test_a_receipt_that_comes_long_after_its_block_sends_nothing_twice(
+    sender, anvil, tiny, lines, monkeypatch
+):
+    """Behind a load balancer the receipt may come seconds later than the transaction. After nine
+    looks the nonce counted as taken by somebody else, and the call was made again: `create_job`
+    made two jobs."""
+    found, looks = sender.delivery.find_receipt, []
+
+    def late(attempt):
+        looks.append(attempt)
+        return found(attempt) if len(looks) > 25 else None
+
+    monkeypatch.setattr(sender.delivery, "find_receipt", late)
+    before = nonce(anvil, sender.address)
+    assert sender.send(tiny, "ping").status == 1
+    assert not lines.events("tx_nonce_taken")
+    assert nonce(anvil, sender.address) == before + 1
+
+
 def test_leftovers_of_an_earlier_process_are_awaited(chain, wallet, anvil, tiny, lines):
     anvil.rpc("evm_setAutomine", False)
     earlier_stop = threading.Event()
