@@ -242,7 +242,6 @@ def _merge_split(
         shared = found.shared if job.spec.butterfly else None
         merged, left_out = found.merged, found.left_out
         passes, factors = found.passes, found.factors_ppm
-        miners = [m for m in miners if m.reveal.node not in found.refused]
     after = stepped(job.spec, before, merged, job.spec.outer_lr_at(step))
     batches = job.data.val_batches(job.spec.eval_batches)
     net = job.net(device)

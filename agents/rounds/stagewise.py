@@ -4,7 +4,8 @@
 Rule: a contributor is a miner with at least `least_passes` passes that count (B_min of the primer),
 and a stage's update is the merge of exactly its contributors. A stage without a quorum of them
 keeps its weights, and so does a stage whose merge is refused; the other stages don't wait for it.
-Passes that count are paid whether they are merged or not.
+Passes that count are paid whether they are merged or not. Else a miner that does nothing, and
+leaves the others too few to merge, would take their pay from them.
 
 Where the job's `all_reduce` is `butterfly`, what a stage's owners did not deliver of its merge is
 left out (`agents.rounds.shares`).
@@ -36,14 +37,13 @@ from agents.training.state import PayloadError, State
 @dataclass(frozen=True)
 class Stagewise:
     """`merged`: the update of all stages. `passes`: of each miner, those that count. `left_out`:
-    why a miner's payload is not in the merge. `refused`: miners of stages whose merge was.
-    `factors_ppm`: of each miner, which part of its pay its samples' losses leave. `shared`: of each
-    stage that has owners of shards and was merged, how that went."""
+    why a miner's payload is not in the merge. `factors_ppm`: of each miner, which part of its pay
+    its samples' losses leave. `shared`: of each stage that has owners of shards and was merged, how
+    that went."""
 
     merged: State
     passes: Mapping[int, int]
     left_out: Mapping[int, str]
-    refused: frozenset[int]
     factors_ppm: Mapping[int, int]
     shared: tuple[Shared, ...] = ()
 
@@ -80,7 +80,6 @@ def merge_stages(
     quorum, shared = quorum_of(job), list[Shared]()
     merged: State = {}
     left_out: dict[int, str] = {}
-    refused: set[int] = set()
     for stage in range(job.slices.last + 1):
         here = [m for m in miners if m.stage == stage]
         worked = {node: passes.get(node, 0) for node in epoch.stages[stage]}
@@ -105,7 +104,6 @@ def merge_stages(
             except MergeRefused as error:
                 for miner in chosen:
                     left_out[miner.reveal.node] = f"not merged: {error}"[:300]
-                    refused.add(miner.reveal.node)
             else:
                 update = _delivered(
                     job, epoch, stage, update, chosen, here, shares, shared, left_out
@@ -113,7 +111,7 @@ def merge_stages(
         merged |= update
     harm = judged(job, epoch, miners, samples)
     factors = {node: harm[node].factor_ppm if node in harm else PPM for node in passes}
-    return Stagewise(merged, passes, left_out, frozenset(refused), factors, tuple(shared))
+    return Stagewise(merged, passes, left_out, factors, tuple(shared))
 
 
 def _merged(
