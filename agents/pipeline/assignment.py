@@ -48,8 +48,8 @@ def seats_of(
     """The stage of each node that can hold one.
 
     Who had a seat since the last full synchronisation keeps it. Who comes in between is seated at
-    once where fewest are, since a stage's weights are public after every round. A stage that lost
-    its last miner gets one of the others.
+    once where fewest are, those that are away among them, since a stage's weights are public after
+    every round. A stage that lost its last miner gets one of the others.
 
     A node that declared less memory than a stage needs is not seated there. One that declared
     nothing is taken to have enough for the stages of the least need. If so the stages can't all be
@@ -88,7 +88,8 @@ def _seated(
     fits = {one.id: [s for s, need in enumerate(needs) if need <= one.memory] for one in miners}
     able = [one for one in miners if fits[one.id]]
     seats = {one.id: known[one.id] for one in able if known.get(one.id) in fits[one.id]}
-    staff = [list(seats.values()).count(stage) for stage in range(len(needs))]
+    # Who rests has left no gap: else friends who come and rest in turn would all get one stage.
+    staff = [list({**known, **seats}.values()).count(stage) for stage in range(len(needs))]
     late = [one.id for one in able if one.id not in seats]
     order = sorted(late, key=lambda one: (len(fits[one]), word(seed, "late order", one), one))
     for node in order:

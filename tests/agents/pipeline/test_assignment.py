@@ -134,6 +134,19 @@ def test_a_node_that_says_nothing_gets_a_small_stage_where_others_hold_the_large
         assert seats[9] == seats[10] == 0
 
 
+def test_friends_that_come_and_rest_in_turn_do_not_all_get_one_stage() -> None:
+    """Attack: who rests keeps its seat. If that left a gap, the next friend would be seated there,
+    and so on: eight beside two honest miners, who are a majority of its merge and of its shards."""
+    honest, friends, stages = 11, 8, 4
+    known = {node: node % stages for node in range(1, honest + 1)}
+    for node in range(honest + 1, honest + friends + 1):
+        present = [*range(1, honest + 1), node]
+        seed = keccak(text=f"round {node}")
+        known |= seats_of(seed, present, stages, Facts(known))
+    held = [known[node] for node in range(honest + 1, honest + friends + 1)]
+    assert max(map(held.count, range(stages))) <= 3
+
+
 def test_known_seats_are_kept_and_newcomers_go_where_fewest_are() -> None:
     known = {1: 0, 2: 0, 3: 1, 4: 1, 5: 1}
     for number in range(20):
