@@ -256,8 +256,11 @@ def _different(texts: tuple[str, ...]) -> tuple[str, ...]:
 MAX_STAGES = 16
 MAX_IN_FLIGHT = 64
 MAX_SAMPLES = 65_536
-"""Batches that a round of a pipeline hands out. Each is drawn a miner in every stage, by everybody,
-and a miner alone in its stage logs up to three events of each."""
+"""Batches that a round of a pipeline hands out. A miner alone in its stage logs up to three events
+of each."""
+MAX_DRAWS = 2**17
+"""Batches of such a round times stages: for each a miner is drawn by everybody, in 20 us of a core,
+again and again."""
 
 
 class OuterSpec(_Frozen):
@@ -445,15 +448,23 @@ class JobSpec(_Frozen):
                 f'mode "{splitting[0]}" and the block pipeline belong together; mode is '
                 f'"{self.mode}"'
             )
-        if self.pipeline is not None and not (
-            self.pipeline.least_passes <= self.batches_per_round <= MAX_SAMPLES
-        ):
-            raise ValueError(
-                "batches_per_round of a pipeline must be between pipeline.least_passes "
-                f"{self.pipeline.least_passes} and {MAX_SAMPLES}, got {self.batches_per_round}"
-            )
+        if self.pipeline is not None:
+            self._check_samples(self.pipeline)
         self._check_outer()
         return self
+
+    def _check_samples(self, pipeline: PipelineSpec) -> None:
+        if not pipeline.least_passes <= self.batches_per_round <= MAX_SAMPLES:
+            raise ValueError(
+                "batches_per_round of a pipeline must be between pipeline.least_passes "
+                f"{pipeline.least_passes} and {MAX_SAMPLES}, got {self.batches_per_round}"
+            )
+        draws = self.batches_per_round * len(pipeline.layers)
+        if draws > MAX_DRAWS:
+            raise ValueError(
+                f"batches_per_round times the stages of the pipeline is {draws}, and at most "
+                f"{MAX_DRAWS} are allowed: everybody draws a miner for each"
+            )
 
     def _check_outer(self) -> None:
         inside = None if self.pipeline is None else self.pipeline.outer

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agents.storage.canonical import dumps
 from agents.training.spec import (
+    MAX_DRAWS,
     MAX_ERRORS,
     MAX_SPEC_BYTES,
     Hyperparameters,
@@ -200,6 +201,17 @@ def test_a_pipelines_round_has_neither_too_few_nor_too_many_samples(batches: int
     block = {"layers": [1, 1], "least_passes": 97}
     with pytest.raises(SpecError, match=f"least_passes 97 and 65536, got {batches}"):
         demo_spec(DATA, mode="pipeline", pipeline=block, batches_per_round=batches)
+
+
+def test_a_pipeline_with_more_draws_than_anybody_makes_is_refused() -> None:
+    """Attack: 65,536 samples in sixteen stages had each agent draw a million miners, some 30 s a
+    round, in its loop; the job itself is as small as its sponsor likes."""
+    most = MAX_DRAWS // 4
+    block = {"layers": [1] * 4, "least_passes": 1}
+    model = {"n_layers": 4}
+    demo_spec(DATA, mode="pipeline", pipeline=block, model=model, batches_per_round=most)
+    with pytest.raises(SpecError, match=f"is {4 * most + 4}, and at most {MAX_DRAWS} are allowed"):
+        demo_spec(DATA, mode="pipeline", pipeline=block, model=model, batches_per_round=most + 1)
 
 
 @pytest.mark.parametrize(
