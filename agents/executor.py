@@ -56,7 +56,6 @@ from agents.tasks.watch import TaskWatch
 _PATIENCE_S = 2.0
 _TURN_S = 10.0  # how long a later lane waits for an earlier one, at most
 _REORG_BLOCKS = 128  # a secret is kept for as long as a reorg could bring its task back
-_TIDY_PAUSE_S = 600.0  # between two tries to drop old secrets, where the disk refuses
 _CONFIRM = "confirm-"
 _PAYLOAD = "payload"  # the file of a commitment
 _SECRETS = "task-"  # what the keys of the journal begin with
@@ -109,7 +108,6 @@ class Executor:
         self._published: set[str] = set()
         self._revealing: dict[int, tuple[int, float]] = {}  # first block and moment of it
         self._over: dict[int, int] = {}  # task -> block at which it was seen settled
-        self._tidy_at = 0.0  # the moment before which old secrets are left lying
         self._said: set[tuple[str, int]] = set()
 
     # -- what a cheat does otherwise -----------------------------------------------------------
@@ -451,25 +449,11 @@ class Executor:
         self._over = {n: self._over.get(n, head.number) for n in settled}
         for number, block in list(self._over.items()):
             if head.number >= block + _REORG_BLOCKS:
-                if not self._cleared(f"{_SECRETS}{number}-"):
-                    return
+                self.commitments.forget(f"{_SECRETS}{number}-")
                 del self._own[number], self._over[number]
                 part = f"{_SECRETS}{number}-"
                 self._published = {n for n in self._published if not n.startswith(part)}
                 self._confirmed = {n: r for n, r in self._confirmed.items() if part not in n}
-
-    def _cleared(self, prefix: str) -> bool:
-        """Drop secrets. A disk that refuses is asked again after a while, and said so each time:
-        what lies there too long stands in nobody's way."""
-        if time.monotonic() < self._tidy_at:
-            return False
-        try:
-            self.commitments.forget(prefix)
-        except (OSError, JournalFull) as error:
-            self._tidy_at = time.monotonic() + _TIDY_PAUSE_S
-            self.context.log.warning("cannot_tidy_up", secrets=prefix, why=str(error))
-            return False
-        return True
 
     # -- secrets -------------------------------------------------------------------------------
 

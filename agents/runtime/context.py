@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from agents.runtime.chain import ChainClient
 from agents.runtime.config import AgentSettings
@@ -50,12 +51,15 @@ class Context:
     feed: HeadFeed
     stop: threading.Event
     artefacts: Path
+    claimed: BinaryIO | None = None  # open for as long as the agent works in `artefacts`
 
     def close(self) -> None:
-        """Stop the feed and release the journal."""
+        """Stop the feed and release the journal and the folder."""
         self.stop.set()
         self.feed.stop()
         self.journal.close()
+        if self.claimed is not None:
+            self.claimed.close()
 
 
 def start(settings: AgentSettings, role: str, stop: threading.Event | None = None) -> Context:
@@ -63,7 +67,7 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
 
     Journal: `<data_dir>/<role>-<address>.journal`; one under a former name of the role is taken
     over, so that commitments made under that name are revealed. Artefacts: `<data_dir>/artefacts`,
-    of one operator alone.
+    of one operator at a time.
     Raises ConfigError, WalletError or JournalError with a sentence for the operator, Stopped if
     `stop` was set while the node was still unreachable.
     """
@@ -98,10 +102,10 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
         raise
     if journal.torn:
         log.warning("journal_torn", path=journal.path)
-    artefacts = settings.data_dir / "artefacts"
+    artefacts, claimed = settings.data_dir / "artefacts", None
     try:
         artefacts.mkdir(parents=True, exist_ok=True)
-        claim(artefacts, wallet.address)
+        claimed = claim(artefacts, wallet.address)
     except ConfigError:
         journal.close()
         raise
@@ -121,9 +125,8 @@ def start(settings: AgentSettings, role: str, stop: threading.Event | None = Non
         max_fee_wei=int(settings.max_fee_gwei * 10**9),
         feed=feed,
     )
-    return Context(
-        settings, log, metrics, deployment, chain, wallet, sender, journal, feed, stop, artefacts
-    )
+    opened = (settings, log, metrics, deployment, chain, wallet, sender, journal, feed, stop)
+    return Context(*opened, artefacts, claimed)
 
 
 def run_agent(
