@@ -195,7 +195,7 @@ def test_extra_batches_are_the_operators_choice(sampled: SampledJob, ann: Node, 
 
 
 def test_a_commitment_to_another_task_is_not_revealed(
-    sampled: ValidatedJob, ann: Node, bob: Node
+    sampled: ValidatedJob, ann: Node, bob: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a reorg that changed the seed: silence costs 5 %, an INVALID payload 20 %."""
     here, moved = sampled.trainer(ann), sampled.trainer(bob)
@@ -205,13 +205,11 @@ def test_a_commitment_to_another_task_is_not_revealed(
     plan = moved.plans.of(view)
     assert plan is not None
     other = replace(plan.manifest, seed=bytes(32))
-    moved.plans._plans[view.job_id, view.round_id, plan.manifest.seed] = replace(
-        plan, manifest=other
-    )
-    for trainer, node in ((here, ann), (moved, bob)):
-        said = trainer.commit(sampled.view(trainer), node.node_id)
-        assert said is not None and said.startswith("committed:")
-    moved.plans._plans.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(moved.plans, "of", lambda _: replace(plan, manifest=other))
+        for trainer, node in ((here, ann), (moved, bob)):
+            said = trainer.commit(sampled.view(trainer), node.node_id)
+            assert said is not None and said.startswith("committed:")
     sampled.people.pass_phase(COMMIT)
     revealed = [t.reveal(sampled.view(t), n.node_id) for t, n in ((here, ann), (moved, bob))]
     assert revealed == [f"revealed: round {view.round_id}", None]
