@@ -49,6 +49,7 @@ class TaskUpkeep:
         self._tasks = tasks
         self._address = sender.address
         self._duties = Duties(sender, patience_s, jitter_s)
+        self._others = Duties(sender, patience_s, jitter_s)  # of seats and bonds
         self._looked = -_SEAT_BLOCKS  # the last block at which seats were looked at
         self._place = 0
         self._idle: set[int] = set()  # seated nodes without the stake for it
@@ -63,18 +64,13 @@ class TaskUpkeep:
     ) -> str | None:
         """Send what is due; returns what was sent, None if nothing was.
 
-        `seen`: the tasks that need somebody. `class_id`: the pool whose seats to look after.
-        `node_id`: the executor that sends, 0 if it is none.
+        `seen`: of the tasks that need somebody, those that were read now. `class_id`: the pool
+        whose seats to look after. `node_id`: the executor that sends, 0 if it is none.
         """
         drawing = [t for t in seen if t.status == TaskStatus.DRAWING]
-        return self._duties.step(
-            [
-                *self._draws(drawing, head, class_id, node_id),
-                *self._due(seen, head),
-                *self._seats(head, class_id),
-                *self._own(head),
-            ]
-        )
+        due = [*self._draws(drawing, head, class_id, node_id), *self._due(seen, head)]
+        did = self._duties.step(due, looked={task.task_id for task in seen})
+        return did or self._others.step([*self._seats(head, class_id), *self._own(head)])
 
     def _call(self, contract: Contract, function: str, *args: Any) -> Callable[[], Order]:
         return lambda: Order(contract, function, args)

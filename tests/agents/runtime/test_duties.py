@@ -63,3 +63,71 @@ def test_each_agent_waits_its_own_time_since_the_duty_was_first_seen(
 
 def test_who_leads_waits_for_nobody(sender: Sender, tiny: Any) -> None:
     assert Duties(sender, SPREAD_S, 0.0).step(due(tiny, "advance"), at_once=True) == "advance"
+
+
+class Clocked:
+    """Duties that wait seven seconds, of tasks of which a step reads some."""
+
+    def __init__(self, sender: Sender, tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000.0
+        monkeypatch.setattr("agents.runtime.duties.time.monotonic", lambda: self.now)
+        self._duties, self._tiny = Duties(sender, 7.0, 0.0), tiny
+
+    def after(self, seconds: float, looked: set[int], *due: int) -> str | None:
+        self.now += seconds
+        return self._duties.step(
+            [(f"end {n}", n, lambda: Order(self._tiny, "ping", ("end",))) for n in due],
+            looked=looked,
+        )
+
+    @property
+    def kept(self) -> int:
+        return len(self._duties._waiting)
+
+
+@pytest.fixture
+def clocked(sender: Sender, tiny: Any, monkeypatch: pytest.MonkeyPatch) -> Clocked:
+    return Clocked(sender, tiny, monkeypatch)
+
+
+def test_a_duty_that_was_not_looked_at_is_not_waited_for_anew(clocked: Clocked) -> None:
+    assert clocked.after(0, {1}, 1) is None
+    assert clocked.after(4, {2}, 2) is None
+    assert clocked.after(4, {1}, 1) == "end 1"
+    assert clocked.after(4, {2}, 2) == "end 2"
+
+
+def test_a_duty_that_a_look_does_not_find_due_is_waited_for_anew(clocked: Clocked) -> None:
+    assert clocked.after(0, {1}, 1) is None
+    assert clocked.after(4, {1}) is None
+    assert clocked.after(4, {1}, 1) is None
+    assert clocked.after(8, {1}, 1) == "end 1"
+
+
+def test_a_duty_that_was_done_is_waited_for_anew(clocked: Clocked) -> None:
+    """As after a reorg, which brings it back."""
+    assert clocked.after(0, {1}, 1) is None
+    assert clocked.after(8, {1}, 1) == "end 1"
+    assert clocked.after(8, {1}, 1) is None
+
+
+def test_a_duty_that_no_look_comes_to_for_a_day_is_forgotten(clocked: Clocked) -> None:
+    assert clocked.after(0, {1}, 1) is None
+    assert clocked.after(86_000, {2}) is None
+    assert clocked.kept == 1
+    assert clocked.after(1_000, {2}) is None
+    assert clocked.kept == 0
+
+
+def test_no_more_than_a_number_is_remembered_and_those_first_that_have_waited(
+    clocked: Clocked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the oldest made room for new ones all the time, and none came to its end."""
+    monkeypatch.setattr("agents.runtime.duties._MOST", 3)
+    assert clocked.after(0, {1, 2}, 1, 2) is None
+    assert clocked.after(4, {3, 4}, 3, 4) is None
+    assert clocked.kept == 3
+    assert clocked.after(4, {1, 2}, 1, 2) == "end 1; end 2"
+    assert clocked.after(0, {4}, 4) is None
+    assert clocked.after(4, {3}, 3) == "end 3"
+    assert clocked.after(3, {4}, 4) == "end 4"
