@@ -14,6 +14,7 @@ any time    of redundant tasks: run a sample again, and every one that is appeal
             (`agents.tasks.recheck`)
 benchmarks  when nothing of that is due: recompute chunks drawn after the submission, sign the
             verdict (EIP-712)
+at last     permissionless duties of redundant tasks, of which strangers can make many
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from agents.runtime.context import Context
 from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
 from agents.runtime.transaction import Order
+from agents.runtime.turns import Aside
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.storage.several import open_stores
@@ -448,6 +450,8 @@ class Verifier:
         rate = context.settings.verifier.task_audit_rate
         self.recheck = Recheck(self.network, context, context.settings.device, rate)
         self.reserve = Reserve(self.network, context)
+        self._of_tasks = Aside("tasks", context.log, context.metrics)
+        self._of_benchmarks = Aside("benchmarks", context.log, context.metrics)
         scores = Commitments(context.journal, context.artefacts, "validator")
         self.jobs = Serving(
             self.network,
@@ -461,12 +465,15 @@ class Verifier:
     def step(self, head: Head) -> str | None:
         """The single next action."""
         node = self.network.node_of(self.context.wallet.address)
-        did = self.recheck.step(head, node) if node else None
+        if not node:
+            return self.jobs.step(head, node)
+        did = self._of_tasks.step(lambda: self.recheck.step(head, node))
         did = did or self.jobs.step(head, node)
-        if node:
-            self.reserve.look(head, self.jobs.in_hand)
-        # Last: a stranger's answer without an artefact costs a search, and waits for nothing else.
-        return did or (self.benchmarks.step(node, head) if node else None)
+        self.reserve.look(head, self.jobs.in_hand)
+        # A stranger's answer without an artefact costs a search, and no round waits for it.
+        did = did or self._of_benchmarks.step(lambda: self.benchmarks.step(node, head))
+        # Strangers can make many of these for little, and a step may send as many as a block takes.
+        return did or self.recheck.move_on(head)
 
 
 def build(context: Context) -> Verifier:

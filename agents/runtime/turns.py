@@ -5,7 +5,8 @@ Rule: the duties are tried in the order given, but the one that acted last is tr
 job that keeps its nodes busy takes no more than its turn. A duty that fails is left alone for a
 while, with growing pauses. If no duty acts and none is left that works, the first error is raised,
 for the loop to report and to wait on. A full disk is such a failure of one duty too: what another
-one has to reveal is on disk already, and costs stake if it waits for room.
+one has to reveal is on disk already, and costs stake if it waits for room. A duty that takes no
+turns, since it always comes before or after the others, fails by itself too (`Aside`).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Turns:
             try:
                 did = duties[job]()
             except Exception as caught:
-                if isinstance(caught, _ENDING) and not isinstance(caught, JournalFull):
+                if _ends(caught):
                     raise
                 error = error or caught
                 self._note(job, caught, len(duties) > 1)
@@ -70,19 +71,68 @@ class Turns:
 
     def _note(self, job: int, error: Exception, several: bool) -> None:
         """Remember the trouble; say it once, unless the loop will (there is one duty only)."""
-        what = f"{type(error).__name__}: {error}"
+        what = _sentence(error)
         before, pause, _ = self._trouble.get(job, ("", 0.0, 0.0))
-        pause = min(max(2 * pause, _PAUSE_MIN_S), _PAUSE_MAX_S)
+        pause = _longer(pause)
         self._trouble[job] = (what, pause, time.monotonic() + pause)
-        if not several:
-            return
+        if several:
+            self._metrics.error(type(error).__name__, str(error))
+        if several and what != before:
+            _say(self._log, "job_failed", error, job=job)
+
+
+class Aside:
+    """One duty of an agent beside its others: what it fails at is logged and held against none of
+    them, and it is left alone for a while then. `name`: what the log calls it."""
+
+    def __init__(self, name: str, log: Log, metrics: Metrics) -> None:
+        self._name = name
+        self._log = log
+        self._metrics = metrics
+        self._trouble, self._pause, self._until = "", 0.0, 0.0
+
+    def step(self, duty: Duty) -> str | None:
+        """Do the duty; what was done. Raises only what ends the agent."""
+        if time.monotonic() < self._until:
+            return None
+        try:
+            did = duty()
+        except Exception as error:
+            if _ends(error):
+                raise
+            self._note(error)
+            return None
+        self._trouble, self._pause = "", 0.0
+        return did
+
+    def _note(self, error: Exception) -> None:
+        before, self._trouble = self._trouble, _sentence(error)
+        self._pause = _longer(self._pause)
+        self._until = time.monotonic() + self._pause
         self._metrics.error(type(error).__name__, str(error))
-        if what == before:
-            return
-        if isinstance(error, JournalFull):
-            self._log.error("journal_full", job=job, why=str(error))
-        elif isinstance(error, AgentError | StoreError):
-            self._log.warning("job_failed", job=job, why=what)
-        else:
-            where = traceback.format_exc(limit=-6)
-            self._log.error("job_failed", job=job, why=what, traceback=where)
+        if self._trouble != before:
+            _say(self._log, "duty_failed", error, duty=self._name)
+
+
+def _ends(error: Exception) -> bool:
+    """Whether waiting can't mend it."""
+    return isinstance(error, _ENDING) and not isinstance(error, JournalFull)
+
+
+def _sentence(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _longer(pause: float) -> float:
+    return min(max(2 * pause, _PAUSE_MIN_S), _PAUSE_MAX_S)
+
+
+def _say(log: Log, event: str, error: Exception, **whose: int | str) -> None:
+    """Log an error that is being handled."""
+    if isinstance(error, JournalFull):
+        log.error("journal_full", **whose, why=str(error))
+    elif isinstance(error, AgentError | StoreError):
+        log.warning(event, **whose, why=_sentence(error))
+    else:
+        where = traceback.format_exc(limit=-6)
+        log.error(event, **whose, why=_sentence(error), traceback=where)

@@ -7,6 +7,8 @@ decided     a sample, drawn in private by each verifier, is run again; a wrong o
             What it has no time for is drawn by lot too, so that nobody chooses it
 declared    where there are executors: the class in which this machine computes, so that creators
             see whether anybody can find a fake in it
+any         what anybody may send for strangers' tasks: a call of its own (`move_on`), since it
+            comes after all that the verifier owes
 
 A verifier attests only what it has computed itself. It does not vote if its machine computes in
 another class than the task's, or if its owner also owns one of the task's executors.
@@ -50,6 +52,7 @@ class Recheck:
         self._upkeep = TaskUpkeep(
             network, self.tasks, context.sender, _PATIENCE_S, context.settings.jitter_s
         )
+        self._seen: list[Task] = []  # in this step
         self._looked_at: set[int] = set()  # tasks whose outcome was drawn for, or was not
         self._sample: dict[int, Task] = {}
         self._lot = secrets.token_bytes(16)  # in which order, where there is no time for all
@@ -61,18 +64,24 @@ class Recheck:
         self._declared: int | None = None  # what the chain has, as far as is known here
 
     def step(self, head: Head, node_id: int) -> str | None:
-        """The single next action."""
+        """The single next action of those that the verifier owes."""
+        self._seen = []
         while (ended := self.runner.take()) is not None:
             self._results[ended[0]] = ended[1].digest
-        seen = self._watch.look(head)
-        for task in seen:
+        self._seen = self._watch.look(head)
+        for task in self._seen:
             self._note(task, node_id)
         self._drop(head)
         runs = {self._name(task): task for task in self._wanted(head) if self._can(task)}
         if runs or self.runner.running:
             self.runner.want({name: t for name, t in runs.items() if name not in self._results})
         did = self._attest(node_id) or self._check() or self._object(head)
-        return did or self._declare(node_id) or self._upkeep.step(seen, head)
+        return did or self._declare(node_id)
+
+    def move_on(self, head: Head) -> str | None:
+        """Send what is due in the tasks that the last step has read, each time once."""
+        seen, self._seen = self._seen, []
+        return self._upkeep.step(seen, head)
 
     def _note(self, task: Task, node_id: int) -> None:
         """Sort a task that was just read: asked about, drawn for the sample, or neither."""

@@ -81,7 +81,7 @@ class Rechecker:
         self.rechecks = Recheck(network, context, "cpu", rate)
 
     def step(self, head: Any) -> str | None:
-        return self.rechecks.step(head, self.node.node_id)
+        return self.rechecks.step(head, self.node.node_id) or self.rechecks.move_on(head)
 
 
 class Executors(RunningAgents):
