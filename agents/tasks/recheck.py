@@ -58,7 +58,7 @@ class Recheck:
         self._lot = secrets.token_bytes(16)  # in which order, where there is no time for all
         self._asked: dict[int, tuple[Task, Decision, int]] = {}  # with this verifier's place
         self._found: set[int] = set()  # of these, what a verifier has appealed
-        self._others: dict[int, int] = {}  # appealed tasks that concern others, with the deadline
+        self._others: dict[int, int] = {}  # what others are asked about, with the task's time
         self._results: dict[str, bytes] = {}
         self._class_asked = False
         self._declared: int | None = None  # what the chain has, as far as is known here
@@ -69,7 +69,9 @@ class Recheck:
         while (ended := self.runner.take()) is not None:
             self._results[ended[0]] = ended[1].digest
         self._seen = self._watch.look(head)
-        for task in self._seen:
+        # Appealed ones last: they are asked about, and an error there must hide nothing that is
+        # over, which is read once.
+        for task in sorted(self._seen, key=lambda task: task.status == TaskStatus.APPEALED):
             self._note(task, node_id)
         self._drop(head)
         runs = {self._name(task): task for task in self._wanted(head) if self._can(task)}
@@ -89,6 +91,7 @@ class Recheck:
         known = number in self._asked and self._asked[number][0].time == task.time
         if task.status != TaskStatus.APPEALED:
             self._asked.pop(number, None)
+            self._others.pop(number, None)
             self._found.discard(number)
         elif not known and self._others.get(number) != task.time:
             verdict = self.tasks.decision(number)
@@ -120,7 +123,6 @@ class Recheck:
         for number, task in list(self._sample.items()):
             if head.timestamp > task.time:
                 del self._sample[number]
-        self._others = {n: until for n, until in self._others.items() if head.timestamp <= until}
         kept = {self._name(task) for task in self._sample.values()}
         kept |= {self._name(task) for task, _, _ in self._asked.values()}
         self._results = {name: found for name, found in self._results.items() if name in kept}

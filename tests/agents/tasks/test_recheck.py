@@ -6,6 +6,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from agents.protocol.numbers import TaskStatus
 from agents.tasks.compute.budget import SHARES
 from agents.tasks.recheck import Recheck
@@ -114,3 +116,57 @@ def test_a_verifier_with_too_much_to_do_still_finds_what_it_can() -> None:
         found = verifier._sample.pop(number)
         done += now + TAKES_S <= found.time and now > day
     assert done > 0.9 * day / TAKES_S
+
+
+class Appealed(Verifier):
+    """A verifier that no appeal concerns. `now`: the tasks as a look reads them. `asked_for`: of
+    which it looked for the request for a verdict."""
+
+    def __init__(self) -> None:
+        super().__init__([], [], set())
+        self.now: list[Any] = []
+        self.asked_for: list[int] = []
+        self._watch = SimpleNamespace(look=lambda head: self.now)  # type: ignore[assignment]
+        self._looked_at, self._rate = set(), 0.0
+        self.tasks.decision = self._decision
+
+    def _decision(self, number: int) -> Any:
+        self.asked_for.append(number)
+        return SimpleNamespace(verifiers=(8, 9))
+
+    def looks(self, *now: Any, at: range) -> list[int]:
+        """Of which tasks it asked in looks at these times."""
+        self.now, self.asked_for = list(now), []
+        for second in at:
+            self.wants(second)
+        return self.asked_for
+
+
+def test_an_appeal_that_concerns_others_is_searched_for_once() -> None:
+    """After the time to vote it was searched for at each look, back to the appeal, until the
+    committee's three days were over."""
+    verifier, appealed = Appealed(), task(3, TaskStatus.APPEALED, 100)
+    assert verifier.looks(appealed, at=range(0, 300_000, 5_000)) == [3]
+    assert verifier.looks(at=range(300_000, 301_000, 100)) == []
+    assert verifier.looks(appealed, at=range(301_000, 302_000, 100)) == []
+
+
+def test_an_appeal_that_is_over_is_forgotten_and_another_one_is_searched_for() -> None:
+    verifier, first = Appealed(), task(3, TaskStatus.APPEALED, 100)
+    assert verifier.looks(first, at=range(2)) == [3]
+    assert verifier.looks(task(3, TaskStatus.CLOSED, 0), at=range(2, 4)) == []
+    assert not verifier._others
+    assert verifier.looks(first, at=range(4, 6)) == [3]
+    assert verifier.looks(task(3, TaskStatus.APPEALED, 900), at=range(6, 8)) == [3]
+
+
+def test_a_search_that_fails_hides_no_appeal_that_is_over() -> None:
+    """It is read once more, in the look in which the search for another one's request fails."""
+    verifier = Appealed()
+    assert verifier.looks(task(4, TaskStatus.APPEALED, 100), at=range(2)) == [4]
+    verifier.tasks.decision = lambda number: {}[number]
+    with pytest.raises(KeyError):
+        verifier.looks(
+            task(3, TaskStatus.APPEALED, 100), task(4, TaskStatus.CLOSED, 0), at=range(1)
+        )
+    assert not verifier._others
