@@ -19,6 +19,7 @@ from scripts._shared.connecting import (
     account_option,
     network_option,
     reverting,
+    unsigned_errors,
 )
 from scripts._shared.operator import (
     ADDRESS,
@@ -185,12 +186,11 @@ def serve(
     Each round its trainers get the keys of the shards that they were assigned, verifiers those of
     the nodes that were drawn, and committee members those that an open case takes. Of a job with
     one key every eligible node that asks gets it. A key that is not announced yet is announced
-    first, when ACCOUNT is the sponsor.
+    first, when ACCOUNT is the sponsor. A node or a store that fails is waited for, and so is ether
+    for gas.
     """
-    from agents.runtime.errors import RpcDown
     from agents.storage.content_store import open_store
-    from agents.storage.errors import StoreError
-    from scripts._shared.key_server import KeyServer
+    from scripts._shared.key_server import KeyServer, Patience
 
     key = _read_key(key_file, passphrase_env)
     contracts = Contracts(deployment)
@@ -205,21 +205,15 @@ def serve(
         _sender(contracts, account),
         click.echo,
     )
-    holder = server.holder
-    holder.check_releaser()
+    server.holder.check_releaser()
     lines = [f"give nodes the keys of job {job_id} that are due to them, until you stop it"]
     with signing(account, lines, yes):
-        if holder.announce():
-            click.echo(f"Key {holder.key_id.hex()} is announced for job {job_id}.")
+        if once:
+            server.step()
+            return
+        patience = Patience(click.echo, unsigned_errors())
         while True:
-            try:
-                server.step()
-            except (RpcDown, StoreError) as error:
-                if once:
-                    raise
-                click.echo(f"{error} Trying again.")
-            if once:
-                return
+            patience.look(server.step)
             time.sleep(every)
 
 

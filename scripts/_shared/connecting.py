@@ -113,6 +113,16 @@ def reverting(call: str = "") -> Iterator[None]:
         raise Reverted(_reason(error), call) from None
 
 
+def unsigned_errors() -> tuple[type[Exception], ...]:
+    """What ape raises where a wallet doesn't sign. The agents' own is WalletError."""
+    if not BY_APE:
+        return ()
+    from ape.exceptions import SignatureError
+    from ape_accounts.accounts import InvalidPasswordError
+
+    return SignatureError, InvalidPasswordError
+
+
 def _reason(error: Any) -> str:
     """The contract's reason, "pool: job not ended". Of that ape keeps what follows the last colon,
     and the node's words as the error that it came from."""
@@ -136,4 +146,5 @@ __all__ = [
     "provider_of",
     "reverting",
     "rpc_url_of",
+    "unsigned_errors",
 ]

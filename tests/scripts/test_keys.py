@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sponsor's key file: encrypted, private, never overwritten, and never shown."""
+"""A sponsor's key file: encrypted, private, never overwritten, and never shown. Giving keys goes on
+through what every agent sits out."""
 
 from __future__ import annotations
 
@@ -9,9 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from agents.runtime.errors import WalletError
+from agents.protocol.network import ChainMoved
+from agents.runtime.errors import ConfigError, RpcDown, RpcRefused, TxRefused, WalletError
 from agents.runtime.wallet import read_keystore
+from agents.storage.errors import StoreUnavailable
 from agents.storage.sealed import KEY_BYTES, key_id_of
+from scripts._shared.key_server import Patience
+from scripts._shared.keyholder import KeyholderError
 from scripts.keys import cli
 
 PASSPHRASE = "three cranes over the reserve"
@@ -58,3 +63,38 @@ def test_new__no_passphrase__writes_nothing(
     assert done.exit_code == 1
     assert why in done.output
     assert not path.exists()
+
+
+def looks(*answers: Exception | None) -> list[str]:
+    """What is said in looks at a chain that answers so, one after the other."""
+    said: list[str] = []
+    patience = Patience(said.append)
+
+    def step(answer: Exception | None) -> None:
+        if answer is not None:
+            raise answer
+
+    for answer in answers:
+        patience.look(lambda answer=answer: step(answer))
+    return said
+
+
+def test_serve__what_agents_sit_out_is_waited_for_and_said_once() -> None:
+    behind = [RpcRefused("eth_getLogs", 0, f"block {n} is another one by now") for n in (7, 8, 9)]
+    assert looks(*behind, None, None) == [f"{behind[0]} Trying again.", "It goes on."]
+    causes = [
+        ChainMoved("The request is gone."),
+        RpcDown("The node is down."),
+        StoreUnavailable("The store is down."),
+        TxRefused("There is no ether."),
+        OSError("The disk is full."),
+        KeyError("an odd answer"),
+    ]
+    told = looks(*causes, *causes, None)
+    assert told == [*(f"{cause} Trying again." for cause in causes), "It goes on."]
+
+
+@pytest.mark.parametrize("kind", [ConfigError, WalletError, KeyholderError])
+def test_serve__what_waiting_cannot_mend_ends_it(kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="for good"):
+        looks(None, kind("for good"))
