@@ -14,8 +14,22 @@ from typing import Any
 import click
 
 from agents.protocol.numbers import MAX_NODES
+from agents.runtime.errors import Reverted, TxRefused
 from agents.runtime.files import SPEC_BYTES, read_yaml
-from scripts._shared.connecting import ConnectedProviderCommand, account_option, network_option
+from scripts._shared.connecting import (
+    ConnectedProviderCommand,
+    account_option,
+    network_option,
+    reverting,
+)
+from scripts._shared.job_steps import (
+    Step,
+    adopting,
+    funding,
+    pays_scores,
+    refuse_unadopted,
+    take,
+)
 from scripts._shared.operator import (
     ZOO_AMOUNT,
     Contracts,
@@ -27,6 +41,7 @@ from scripts._shared.operator import (
     reading,
     rehearse,
     store_of,
+    store_to_read,
     zoo,
 )
 from scripts._shared.signing import signing, yes_option
@@ -36,8 +51,16 @@ WINDOWS = ("commit", "reveal", "aggregate", "challenge", "appeal", "dispute")
 SCORE_WINDOWS = ("score-commit", "score-reveal")
 
 
-def window_option(name: str, words: str) -> Any:
-    """Return the option for one of the windows. Its default depends on the chain."""
+store_option = click.option(
+    "--store", help="A folder, or the URL of a Kubo node (default: localnet's folder)."
+)
+
+
+def window_option(name: str, words: str, otherwise: str | None = None) -> Any:
+    """Return the option for one of the windows. Its default depends on the chain.
+
+    `otherwise`: the default in words, if it is another.
+    """
     usual = {
         "commit": "600",
         "reveal": "300",
@@ -48,9 +71,8 @@ def window_option(name: str, words: str) -> Any:
         "score-commit": "600",
         "score-reveal": "300",
     }[name]
-    return click.option(
-        f"--{name}-s", type=click.IntRange(1), help=f"{words}, in seconds (default: {usual})."
-    )
+    told = f"{words}, in seconds (default: {otherwise or usual})."
+    return click.option(f"--{name}-s", type=click.IntRange(1), help=told)
 
 
 @click.group()
@@ -126,9 +148,7 @@ _PACKING = (
         is_flag=True,
         help="Go on although too few verifiers have declared a determinism class of the spec.",
     ),
-    click.option(
-        "--store", help="A folder, or the URL of a Kubo node (default: localnet's folder)."
-    ),
+    store_option,
     click.option("--data-key", type=FILE, help="Encrypt the data with this file of `keys new`."),
     click.option(
         "--one-key", is_flag=True, help="Seal all shards with that key, and none with its own."
@@ -176,8 +196,6 @@ def create(
     where validators score. Where stakes unbond within hours, as on a local network, the default
     windows are a minute or two.
     """
-    from agents.storage.sealed import key_id_of
-
     contracts = Contracts(deployment)
     store = store_of(store, contracts.chain_id)
     fields = _spec_fields(given["spec"], given["rounds"])
@@ -197,19 +215,63 @@ def create(
     ]
     with signing(account, lines, yes):
         allow(contracts, account, contracts.RewardPool, amount)
-        receipt = contracts.TrainingJobs.create_job(encoded, sender=account)
-        # From the mined event: a count may be that of somebody else's job by now.
-        job_id = receipt.decode_logs([contracts.TrainingJobs.JobCreated])[0].job_id
-        if published.by_consensus:
-            contracts.ScoreConsensus.adopt(job_id, *terms.score_windows, sender=account)
-        if amount:
-            contracts.RewardPool.fund(job_id, account.address, encoded[0], amount, sender=account)
-        if key is not None:
-            contracts.DataKeys.set_key(job_id, key_id_of(key), sender=account)
+        job_id = _created(contracts, account, encoded)
+        click.echo(f"Job {job_id} is created.")
+        take(job_id, _steps(contracts, account, job_id, terms, published, amount, key, given))
     click.echo(f"Job {job_id}: {published.spec.rounds} rounds, {zoo(amount)} in escrow.")
     click.echo(f"Follow it with `ape run job show {job_id}`.")
     if key is not None:
         click.echo(f"Its data is encrypted. Give its keys with `ape run keys serve {job_id}`.")
+
+
+def _created(contracts: Contracts, account: Any, encoded: tuple[Any, ...]) -> int:
+    """Send `create_job`; the new job's number, from the mined event: a count may be that of
+    somebody else's job by now."""
+    jobs = contracts.TrainingJobs
+    try:
+        with reverting():
+            receipt = jobs.create_job(encoded, sender=account)
+        return int(receipt.decode_logs([jobs.JobCreated])[0].job_id)
+    except (Reverted, TxRefused):
+        raise
+    except BaseException:
+        click.echo(
+            "Whether the job was created is not known. Before you create it again, which may pay "
+            "for a second one, look for it with `ape run status`.",
+            err=True,
+        )
+        raise
+
+
+def _steps(
+    contracts: Contracts,
+    account: Any,
+    job_id: int,
+    terms: Any,
+    published: Any,
+    amount: int,
+    key: bytes | None,
+    given: dict[str, Any],
+) -> list[Step]:
+    """What a job takes once it is created, in order: scores are adopted before there is money to
+    open a round."""
+    from agents.storage.cid import digest_of
+    from agents.storage.sealed import key_id_of
+
+    steps = []
+    if published.by_consensus:
+        adopt_scores, windows = contracts.ScoreConsensus.adopt, terms.score_windows
+        command = adopting(job_id, windows)
+        steps.append(Step(command, lambda: adopt_scores(job_id, *windows, sender=account)))
+    if amount:
+        paid = (job_id, account.address, digest_of(published.spec_cid), amount)
+        pay = contracts.RewardPool.fund
+        steps.append(Step(funding(job_id, amount), lambda: pay(*paid, sender=account)))
+    if key is not None:
+        announce, key_id = contracts.DataKeys.set_key, key_id_of(key)
+        command = f"ape run keys announce {job_id} --key {given['data_key']}"
+        steps.append(Step(command, lambda: announce(job_id, key_id, sender=account)))
+    return steps
 
 
 @cli.command("pack", cls=ConnectedProviderCommand)
@@ -480,7 +542,6 @@ def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any
     before there is a spec to name. ClickException where it refuses what was chosen.
     """
     from agents.jobs.publish import Terms, retained_by_default
-    from agents.runtime.errors import Reverted
     from scripts._net.pace import paced
     from scripts._shared.refused_terms import refused_terms
 
@@ -542,14 +603,85 @@ def _paid(contracts: Contracts, terms: Any, fields: dict[str, Any], given: dict[
 @network_option()
 @account_option()
 @click.argument("job_id", type=click.IntRange(1))
-@click.argument("amount", type=ZOO_AMOUNT)
+@window_option("score-commit", "Verifiers' time to commit scores", "the job's commit window")
+@window_option("score-reveal", "Verifiers' time to reveal them", "the job's reveal window")
+@store_option
 @yes_option
 @deployment_option
 @explained
-def fund(account: Any, job_id: int, amount: int, yes: bool, deployment: Path | None) -> None:
+def adopt(
+    account: Any,
+    job_id: int,
+    score_commit_s: int | None,
+    score_reveal_s: int | None,
+    store: str | None,
+    yes: bool,
+    deployment: Path | None,
+) -> None:
+    """Have the scores of verifiers pay for the work of JOB_ID, before its first round.
+
+    ACCOUNT is the job's sponsor. `job create` does this for a job that needs it; what is left of a
+    creation that stopped half-way is done with this. It can't be undone.
+    """
+    from agents.storage.content_store import open_store
+    from agents.training.spec import SpecError
+
+    contracts = Contracts(deployment)
+    network = contracts.network()
+    _check_job(network, job_id)
+    terms = network.job(job_id).terms
+    try:
+        needed = pays_scores(open_store(store_to_read(store, contracts.chain_id)), terms.spec)
+    except SpecError as error:
+        raise click.ClickException(f"The spec of job {job_id} can't be used: {error}.") from None
+    if not needed:
+        raise click.ClickException(
+            f"The spec of job {job_id} has no verifiers score its work: adopted, it would be paid "
+            "by scores that no rule gives, and agents leave such a job."
+        )
+    windows = (score_commit_s or terms.commit_s, score_reveal_s or terms.reveal_s)
+    scores = contracts.ScoreConsensus
+    rehearse(scores.adopt, job_id, *windows, sender=account)
+    with signing(account, [f"have verifiers' scores pay for the work of job {job_id}"], yes):
+        scores.adopt(job_id, *windows, sender=account)
+    click.echo(
+        f"Job {job_id} is paid by scores: {windows[0]} s to commit, {windows[1]} s to reveal."
+    )
+    click.echo(f"`ape run job fund {job_id} AMOUNT` pays for its rounds.")
+
+
+def _known_store(chosen: str | None, chain_id: int) -> str | None:
+    """The store meant, None where none was named and there is no localnet's."""
+    try:
+        return store_to_read(chosen, chain_id)
+    except click.ClickException:
+        if chosen is not None:
+            raise
+        return None
+
+
+def _check_job(network: Any, job_id: int) -> None:
+    if not 1 <= job_id <= network.job_count():
+        raise click.ClickException(f"There is no job {job_id}; there are {network.job_count()}.")
+
+
+@cli.command(cls=ConnectedProviderCommand)
+@network_option()
+@account_option()
+@click.argument("job_id", type=click.IntRange(1))
+@click.argument("amount", type=ZOO_AMOUNT)
+@store_option
+@yes_option
+@deployment_option
+@explained
+def fund(
+    account: Any, job_id: int, amount: int, store: str | None, yes: bool, deployment: Path | None
+) -> None:
     """Pay AMOUNT of ZOO into the escrow of JOB_ID, of which only its sponsor gets any back.
 
     The payment holds for the job of that id, sponsor and spec alone, as shown before it is made.
+    Nothing is paid into a job that agents refuse, because scores are to pay for its work and its
+    sponsor has not adopted them: its spec in the store tells.
     """
     from agents.storage.cid import cid_from_digest
 
@@ -559,6 +691,7 @@ def fund(account: Any, job_id: int, amount: int, yes: bool, deployment: Path | N
         raise click.ClickException(f"There is no job {job_id}.")
     whose = "you" if sponsor == account.address else sponsor
     click.echo(f"Job {job_id} is sponsored by {whose}; its spec is {cid_from_digest(spec)}.")
+    refuse_unadopted(contracts.network(), job_id, _known_store(store, contracts.chain_id))
     pool = contracts.RewardPool
     afford(contracts, account, amount)
     rehearse(pool.fund, job_id, sponsor, spec, amount, sender=account)
@@ -627,8 +760,7 @@ def show(choice: str, job_id: int, deployment: Path | None) -> None:
     from scripts._shared.job_queue import offers, standing
 
     network = reading(choice, deployment)
-    if not 1 <= job_id <= network.job_count():
-        raise click.ClickException(f"There is no job {job_id}; there are {network.job_count()}.")
+    _check_job(network, job_id)
     job = network.job(job_id)
     terms = job.terms
     table = Table(show_header=False, title=f"Job {job_id}")

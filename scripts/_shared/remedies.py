@@ -43,6 +43,12 @@ _REMEDIES = {
     "job not active": "The job has ended, or there is none of this id.",
     "cancel requested": "The job is cancelled already.",
     "nothing to refund": "The escrow is empty: it was spent, or has been returned already.",
+    # ScoreConsensus
+    "already adopted": "The job is paid by scores already.",
+    "round opened": "It is too late: the job's first round has opened. `ape run job cancel` ends "
+    "the job.",
+    "bad window": "Give other --score-commit-s and --score-reveal-s: each longer than 1/20,000 of "
+    "the time that stakes unbond in, and a day at most.",
     # Coordinator
     "already proposed": "The same operation exists already: approve that one.",
     "already approved": "The account has approved it already.",

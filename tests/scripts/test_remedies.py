@@ -31,6 +31,7 @@ CALLS = [
     ("RedundantTasks", "create_task"),
     ("RewardPool", "fund"),
     ("RewardPool", "refund"),
+    ("ScoreConsensus", "adopt"),
     ("TaskAppeals", "appeal"),
     ("TrainingJobs", "cancel_job"),
     ("ViolationReports", "appeal"),
