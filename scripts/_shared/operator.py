@@ -283,7 +283,8 @@ def refusals() -> Iterator[None]:
 
         known.append(ApeException)
     try:
-        yield
+        with reverting():  # of transactions too, whose reasons have remedies as well
+            yield
     except Reverted as refused:
         told = f"{refused} {remedy_of(refused.reason)}"
         raise click.ClickException(scrub(told.strip())) from None

@@ -17,6 +17,9 @@ _REMEDIES = {
     "zero address": "Give an address that is not zero.",
     "zero amount": "Give an amount above zero.",
     "transfer failed": "The token refused: does the account have as much ZOO?",
+    "insufficient allowance": "An earlier command may have been carried out meanwhile, and used up "
+    "what was allowed. Look before you repeat it: `ape run status` shows jobs and nodes, `ape run "
+    "job show` a job's escrow, `ape run task list` tasks.",
     "paused": "The committee has paused this. Try again once it is resumed.",
     "too late": "The time for this has passed.",
     # NodeRegistry

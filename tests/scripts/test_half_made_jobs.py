@@ -123,3 +123,29 @@ def test_a_job_that_its_result_pays_is_funded_by_the_command_that_is_said(
     refused = sponsor.type(f"ape run job adopt {number} {store}", fails=True)
     assert "has no verifiers score its work" in refused
     assert "1,000 ZOO in escrow" in sponsor.type(f"{fund} {store}")
+
+
+def test_a_payment_that_an_earlier_command_has_made_meanwhile_is_not_repeated_blindly(
+    net: tuple[People, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a killed command had sent is mined after the allowance was looked at: the token refuses
+    the second payment, and until 2026-11-30 nothing said why."""
+    sponsor = Sponsor(net, tmp_path, "hasty sponsor", SPEC)
+    people, account = sponsor.people, sponsor.account
+    sponsor.terminal.here(f"{sponsor.create} --fund-rounds 0")
+    number = people.chain.call(people.jobs, "job_count")
+    sponsor_, spec = people.chain.call(people.jobs, "origin_of", number)
+    people.chain._nonces.clear()
+    people.chain.send(account, people.token, "approve", people.pool.address, 0)
+    allow = job.allow
+
+    def overtaken(*arguments: Any) -> None:
+        allow(*arguments)
+        people.chain._nonces.clear()
+        people.chain.send(account, people.pool, "fund", number, sponsor_, spec, 7 * ZOO)
+
+    monkeypatch.setattr(job, "allow", overtaken)
+    refused = sponsor.type(f"ape run job fund {number} 7", fails=True)
+    assert "insufficient allowance" in refused
+    assert "An earlier command may have been carried out meanwhile" in refused
+    assert "`ape run status`" in refused

@@ -10,6 +10,7 @@ import pytest
 
 from agents.runtime.errors import Reverted
 from scripts._net.compiled import ROOT
+from scripts._shared import connecting
 from scripts._shared.operator import refusals
 from scripts._shared.remedies import remedy_of
 from tests.stage.contract_reasons import reasons
@@ -73,3 +74,21 @@ def test_the_reason_is_said_with_its_remedy() -> None:
     with pytest.raises(click.ClickException) as told, refusals():
         raise Reverted("pool: some new reason", "refund")
     assert told.value.message == "refund reverted: pool: some new reason."
+
+
+def test_what_an_earlier_command_has_used_up_is_looked_at_first() -> None:
+    told = remedy_of("erc20: insufficient allowance")
+    assert told.startswith("An earlier command may have been carried out meanwhile")
+    assert "`ape run status`" in told
+
+
+def test_a_transaction_that_ape_says_was_refused_has_its_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only rehearsals had it."""
+    from ape.exceptions import ContractLogicError
+
+    monkeypatch.setattr(connecting, "BY_APE", True)
+    with pytest.raises(click.ClickException) as told, refusals():
+        raise ContractLogicError("pool: job not ended")
+    assert "`ape run job cancel` ends it" in told.value.message
