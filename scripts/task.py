@@ -10,12 +10,14 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import click
 
+from agents.protocol.numbers import TaskStatus
 from agents.runtime.files import SPEC_BYTES, read_yaml
 from scripts._shared.connecting import ConnectedProviderCommand, account_option, network_option
 from scripts._shared.economics import refuse_unwatched
@@ -40,6 +42,7 @@ KINDS = ("evaluate", "train_steps", "generate")
 FEWEST = 3  # seats: two that may agree, and a third for when they don't
 MAX_PAYLOAD = 1 << 30
 _LOOK_S = 1.0
+_UNFINISHED = (TaskStatus.DRAWING, TaskStatus.RUNNING, TaskStatus.REVEALING)
 
 store_option = click.option(
     "--store", help="A folder, or the URL of a Kubo node (default: localnet's folder)."
@@ -167,7 +170,11 @@ def create(
         where = f" --store {store}" if store else ""
         click.echo(f"Follow it with `ape run task status {task_id}`, and fetch what came out with")
         click.echo(f"`ape run task result {task_id} --wait{where}`.")
-    click.echo(f"`ape run task audit {task_id}` has it run again if the lot falls on it.")
+    hours = timedelta(seconds=terms.appeal_s)
+    click.echo(
+        f"For {hours} after it is agreed, `ape run task audit {task_id}` has verifiers run it "
+        "again if the lot falls on it."
+    )
 
 
 @cli.command()
@@ -337,17 +344,27 @@ def audit(
     Two executors who are friends may agree on a fake, and verifiers earn nothing by running right
     tasks again. So a creator bonds an appeal of a few of its agreed tasks, whichever result they
     have. Where it is right verifiers share the bond. Nobody can know which tasks are drawn. Name
-    each task once.
+    each task once, when it is agreed and before its appeal window ends. Where one is not over yet,
+    none is drawn.
     """
     contracts = Contracts(deployment)
     network = contracts.network()
-    for task_id in dict.fromkeys(task_ids):
-        task = _tasks(network, task_id).task(task_id)
+    found = [_tasks(network, number).task(number) for number in dict.fromkeys(task_ids)]
+    for task in found:
+        if task.status in _UNFINISHED:
+            raise click.ClickException(
+                f"Task {task.task_id} is {task.status.name}, and not over yet; ask again when it "
+                f"is. `ape run task status {task.task_id}` says where it stands."
+            )
+    for task in found:
+        task_id = task.task_id
+        if not task.appealable(network.chain.chain_time()):
+            why = "appealed already" if task.status == TaskStatus.APPEALED else "past that"
+            click.echo(f"Task {task_id} is {task.status.name}: it is {why}, so no lot is drawn.")
+            continue
         part = _audited(network, task) if share is None else share
         if secrets.SystemRandom().random() >= part:
             click.echo(f"Task {task_id} is not drawn, as {1 - part:.1%} of tasks are not.")
-        elif not task.appealable(network.chain.chain_time()):
-            click.echo(f"Task {task_id} is drawn, but {task.status.name}: there is no time left.")
         else:
             _appeal(contracts, account, yes, task_id)
 
@@ -555,7 +572,6 @@ def _view(network: Any, task_id: int) -> Any:
 def _result(network: Any, store: Any, task_id: int, wait: bool, out: Path | None) -> None:
     """Show the result of a task, verified, once there is one."""
     from agents.protocol.formulas import UNAVAILABLE
-    from agents.protocol.numbers import TaskStatus
     from agents.storage.durable import write_atomic
     from agents.storage.errors import NotFound
     from agents.tasks.compute.spec import MAX_SPEC_BYTES, parse_spec
