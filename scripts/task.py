@@ -42,6 +42,7 @@ KINDS = ("evaluate", "train_steps", "generate")
 FEWEST = 3  # seats: two that may agree, and a third for when they don't
 MAX_PAYLOAD = 1 << 30
 _LOOK_S = 1.0
+_EVENT_BLOCKS = 2_000  # looked through at a time
 _UNFINISHED = (TaskStatus.DRAWING, TaskStatus.RUNNING, TaskStatus.REVEALING)
 
 store_option = click.option(
@@ -215,6 +216,7 @@ def result(
 
     The chain holds the result's digest, which is that of its CID: what the store gives is verified
     against it. The file that --out writes is a safetensors checkpoint for train_steps, else JSON.
+    What no node makes that runs the task is said, and ends the command with an error.
     """
     network = reading(choice, deployment)
     _result(network, _open(store_to_read(store, network.deployment.chain_id)), task_id, wait, out)
@@ -565,8 +567,25 @@ def _view(network: Any, task_id: int) -> Any:
         f"creator {task.creator}, fee {zoo(task.fee)}, {task.run_s} s to compute, class "
         f"{tasks.label(task.class_id)}, spec {cid_from_digest(task.spec)}"
     )
-    text = sentence(task, appeal, network.chain.chain_time(), tasks.expected(task_id))
+    expected, decided = tasks.expected(task_id), _decided(network, task, appeal)
+    text = sentence(task, appeal, network.chain.chain_time(), expected, decided=decided)
     return Group(table, facts, text)
+
+
+def _decided(network: Any, task: Any, appeal: Any) -> bool | None:
+    """Whether the committee decided on the objection to a verdict; None where there was none, or
+    it is open. Only the events tell: a verdict that is upheld looks like one that lapsed."""
+    if task.status != TaskStatus.CLOSED or int(appeal.objector, 16) == 0:
+        return None
+    chain, contract = network.chain, network.appeals
+    last, first = chain.head().number, network.deployment.block
+    while last >= first:
+        begin = max(first, last - _EVENT_BLOCKS + 1)
+        for name in ("ObjectionResolved", "AppealLapsed"):
+            if chain.events(contract, name, begin, last, {"task_id": task.task_id}):
+                return name == "ObjectionResolved"
+        last = begin - 1
+    return None
 
 
 def _result(network: Any, store: Any, task_id: int, wait: bool, out: Path | None) -> None:
@@ -574,14 +593,15 @@ def _result(network: Any, store: Any, task_id: int, wait: bool, out: Path | None
     from agents.protocol.formulas import UNAVAILABLE
     from agents.storage.durable import write_atomic
     from agents.storage.errors import NotFound
-    from agents.tasks.compute.spec import MAX_SPEC_BYTES, parse_spec
-    from scripts._shared.task_words import result_lines, sentence
+    from agents.tasks.compute.spec import MAX_SPEC_BYTES
+    from scripts._shared.task_words import NoAnswer, result_lines, sentence
 
     tasks = _tasks(network, task_id)
     told = ""
     while True:
         task, appeal = tasks.task(task_id), tasks.appeal(task_id)
-        text = sentence(task, appeal, network.chain.chain_time(), tasks.expected(task_id))
+        expected, decided = tasks.expected(task_id), _decided(network, task, appeal)
+        text = sentence(task, appeal, network.chain.chain_time(), expected, decided=decided)
         # What verifiers found stands for good; what executors agreed on may still be appealed.
         verdict = appeal.result
         digest = verdict if any(verdict) else task.result
@@ -600,11 +620,47 @@ def _result(network: Any, store: Any, task_id: int, wait: bool, out: Path | None
         time.sleep(_LOOK_S)
     if payload is None:
         raise click.ClickException(f"Task {task_id} has no result to show. {text}")
-    with _sentences():
-        kind = parse_spec(store.get_digest(task.spec, MAX_SPEC_BYTES)).kind
-    for line in result_lines(kind, payload):
-        click.echo(line)
-    click.echo(text)
     if out is not None:
         write_atomic(out, payload, mode=0o644)
         click.echo(f"Written to {out}.")
+    with _sentences():
+        raw = store.get_digest(task.spec, MAX_SPEC_BYTES)
+    kind, shapes = _kind(raw)
+    try:
+        lines = result_lines(kind, payload, task.spec, shapes)
+    except NoAnswer as error:
+        click.echo(text)
+        raise click.ClickException(
+            f"This is no answer to a task of this kind: {error}. "
+            f"{_against(task, appeal, network.chain.chain_time())}"
+        ) from None
+    for line in lines:
+        click.echo(line)
+    click.echo(text)
+
+
+def _kind(raw_spec: bytes) -> tuple[str, dict[str, tuple[int, ...]]]:
+    """A task's kind, and the shapes of the model whose checkpoint it gives; nothing where the
+    spec is none: the answer to that is a refusal."""
+    from agents.tasks.compute.errors import TaskError
+    from agents.tasks.compute.spec import parse_spec
+    from agents.training.model import template
+
+    try:
+        spec = parse_spec(raw_spec)
+    except TaskError:
+        return "", {}
+    try:
+        return spec.kind, template(spec.model) if spec.kind == "train_steps" else {}
+    except ValueError:  # a network beyond all bounds, which nodes refuse
+        return spec.kind, {}
+
+
+def _against(task: Any, appeal: Any, now: int) -> str:
+    """What can be done against a wrong result."""
+    number = task.task_id
+    if task.appealable(now):
+        return f"`ape run task appeal {number}` has verifiers run the task again, for a bond."
+    if appeal.deadline:
+        return f"It is appealed; `ape run task status {number}` says until when verifiers decide."
+    return "It can't be appealed, or not any more."

@@ -6,13 +6,14 @@ The functions here read nothing. They put into words what the contracts returned
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
 from agents.protocol.formulas import UNAVAILABLE
 from agents.protocol.numbers import LaneState, TaskStatus
+from agents.storage.canonical import loads
 from agents.storage.cid import cid_of_bytes
 from agents.tasks.contract import Task
 
@@ -27,6 +28,10 @@ _LANES = {
 _SHOWN = 200  # characters of a generated text
 
 Label = Callable[[int], str]
+
+
+class NoAnswer(ValueError):
+    """Bytes that no node makes that runs the task; the message says why."""
 
 
 def plain(node_id: int) -> str:
@@ -52,7 +57,12 @@ def lane_rows(task: Task, label: Label = plain) -> list[tuple[str, str, str, str
 
 
 def sentence(
-    task: Task, appeal: Any, now: int, expected: Iterable[int], label: Label = plain
+    task: Task,
+    appeal: Any,
+    now: int,
+    expected: Iterable[int],
+    label: Label = plain,
+    decided: bool | None = None,
 ) -> str:
     """Where a task stands and who acts next.
 
@@ -61,12 +71,22 @@ def sentence(
         appeal: the struct Appeal of TaskAppeals; all zero when there was none.
         now: chain time, seconds.
         expected: node ids that a draw would take now.
+        label: how a node is named.
+        decided: whether the committee decided on an objection that has ended; None where that is
+            not known.
     """
-    text = _sentence(task, appeal, now, expected, label)
+    text = _sentence(task, appeal, now, expected, label, decided)
     return text[:1].upper() + text[1:]
 
 
-def _sentence(task: Task, appeal: Any, now: int, expected: Iterable[int], label: Label) -> str:
+def _sentence(
+    task: Task,
+    appeal: Any,
+    now: int,
+    expected: Iterable[int],
+    label: Label,
+    decided: bool | None,
+) -> str:
     status = task.status
     left = timedelta(seconds=max(0, task.time - now))
     over = now > task.time
@@ -104,7 +124,7 @@ def _sentence(task: Task, appeal: Any, now: int, expected: Iterable[int], label:
             f"Over: {agreed} found that the inputs can't be had. The creator has the fee back, less"
             " the least fee of the time that they were given."
         )
-    return _closed(appeal, agreed)
+    return _closed(appeal, agreed, decided)
 
 
 def _appealed(appeal: Any, now: int) -> str:
@@ -137,11 +157,20 @@ def _drawing(task: Task, now: int, expected: list[int], label: Label) -> str:
     )
 
 
-def _closed(appeal: Any, agreed: str) -> str:
+def _closed(appeal: Any, agreed: str, decided: bool | None) -> str:
     if appeal.decided_at == 0:
         return f"Over: {agreed} agreed and are paid; who was alone is slashed."
     if appeal.result == bytes(32):
         return "Over: verifiers gave no verdict in time, so nobody is slashed for its result."
+    if int(appeal.objector, 16) and not decided:
+        verb = "overturned" if appeal.overturned else "confirmed"
+        asked = f"Over: verifiers {verb} the outcome, and {appeal.objector} objected."
+        if decided is None:
+            return f"{asked} Who was wrong is slashed if the committee decided on that in time."
+        return (
+            f"{asked} The committee did not decide on that in time, so nobody is slashed; bonds "
+            "and a fee that was held go where the verdict sends them."
+        )
     if appeal.overturned:
         return (
             "Over: verifiers overturned the outcome. Whoever revealed another result than theirs "
@@ -155,25 +184,74 @@ def _names(task: Task, label: Label, *states: LaneState) -> str:
     return " and ".join(label(node) for node, state in lanes if state in states)
 
 
-def result_lines(kind: str, payload: bytes) -> list[str]:
-    """What came out of a task, for people. `kind`: its spec's."""
+def result_lines(
+    kind: str,
+    payload: bytes,
+    spec: bytes | None = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> list[str]:
+    """What came out of a task, for people.
+
+    Args:
+        kind: its spec's.
+        payload: strangers' bytes, which two who collude choose as they like.
+        spec: the spec's digest; None where it isn't compared with the payload's.
+        shapes: of the model whose checkpoint train_steps gives; None where that isn't read.
+
+    Raises:
+        NoAnswer: no task of this kind gives these bytes.
+    """
+    try:
+        return _result_lines(kind, payload, spec, shapes)
+    except NoAnswer:
+        raise
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise NoAnswer(str(error).rstrip(".") or type(error).__name__) from None
+
+
+def _result_lines(
+    kind: str,
+    payload: bytes,
+    spec: bytes | None,
+    shapes: Mapping[str, tuple[int, ...]] | None,
+) -> list[str]:
     cid = cid_of_bytes(payload)
     if kind == "train_steps" and not payload.startswith(b'{"refused"'):
+        if shapes is not None:
+            from agents.training.state import load_state
+
+            load_state(payload, shapes)
         return [f"A new checkpoint of {len(payload):,} bytes, CID {cid}."]
-    content = json.loads(payload)
-    if "refused" in content:
+    content = loads(payload)
+    if not isinstance(content, dict):
+        raise NoAnswer("it is no object of JSON")
+    if set(content) == {"refused"}:
         from agents.tasks.compute.errors import REASONS
 
-        reason = str(content["refused"])
-        return [f"The nodes refused the task: {reason} ({REASONS.get(reason, 'unknown')})."]
+        reason = content["refused"]
+        if reason not in REASONS:
+            raise NoAnswer("it refuses the task for no known reason")
+        return [f"The nodes refused the task: {reason} ({REASONS[reason]})."]
+    if content["kind"] != kind or (spec is not None and content["spec"] != spec.hex()):
+        raise NoAnswer("it is of another task")
     if kind == "evaluate":
-        loss = float.fromhex(content["loss"])
-        return [f"Loss {loss:.6f} nats per token, over {content['tokens']:,} tokens; CID {cid}."]
+        loss, tokens = float.fromhex(content["loss"]), _whole(content["tokens"])
+        if not math.isfinite(loss):
+            raise NoAnswer(f"its loss is {loss}")
+        return [f"Loss {loss:.6f} nats per token, over {tokens:,} tokens; CID {cid}."]
     if kind == "generate":
         lines = [f"{len(content['outputs'])} outputs, CID {cid}."]
         for number, output in enumerate(content["outputs"], start=1):
-            text = output["text"]
-            shown = str(output["tokens"]) if text is None else repr(text)
+            text, tokens = output["text"], [_whole(token) for token in output["tokens"]]
+            if not isinstance(text, str | None):
+                raise NoAnswer(f"the text of output {number} is none")
+            shown = str(tokens) if text is None else repr(text)
             lines.append(f"{number}. {shown[:_SHOWN]}{'…' if len(shown) > _SHOWN else ''}")
         return lines
     return [f"{len(payload):,} bytes, CID {cid}."]
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise NoAnswer("a token in it is no number")
+    return value

@@ -8,14 +8,26 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from agents.protocol.formulas import UNAVAILABLE
 from agents.protocol.numbers import LaneState, TaskStatus
 from agents.storage.canonical import dumps
 from agents.tasks.contract import Task
-from scripts._shared.task_words import lane_rows, result_lines, sentence
+from agents.training.state import save_state
+from scripts._shared.task_words import NoAnswer, lane_rows, result_lines, sentence
 
-NONE = SimpleNamespace(appellant="0x", decided_at=0, result=bytes(32), overturned=False)
+NOBODY, SOMEBODY = "0x" + "0" * 40, "0x" + "5" * 40
+
+
+def ended(result: bytes, overturned: bool, decided_at: int = 5, by: str = NOBODY) -> Any:
+    """An appeal that is over; `by`: who objected to its verdict."""
+    return SimpleNamespace(
+        appellant="0x", decided_at=decided_at, result=result, overturned=overturned, objector=by
+    )
+
+
+NONE = ended(bytes(32), False, decided_at=0)
 RUNNING = Task(
     task_id=3,
     status=TaskStatus.RUNNING,
@@ -86,15 +98,30 @@ def test_decided__says_who_is_alone_and_what_happens_when() -> None:
     ("appeal", "said"),
     [
         (NONE, "who was alone is slashed"),
-        (SimpleNamespace(decided_at=5, result=bytes(32), overturned=False), "no verdict in time"),
-        (SimpleNamespace(decided_at=5, result=b"\1" * 32, overturned=True), "overturned"),
-        (SimpleNamespace(decided_at=5, result=b"\1" * 32, overturned=False), "confirmed"),
+        (ended(bytes(32), False), "no verdict in time"),
+        (ended(b"\1" * 32, True), "overturned"),
+        (ended(b"\1" * 32, False), "confirmed"),
     ],
 )
 def test_closed__tells_how_it_ended(appeal: Any, said: str) -> None:
     states = (LaneState.AGREED, LaneState.REVEALED, LaneState.OPENED)
     task = replace(RUNNING, status=TaskStatus.CLOSED, **lanes(*states))
     assert said in sentence(task, appeal, 2_000, [])
+
+
+@pytest.mark.parametrize("overturned", [True, False])
+def test_closed__nobody_is_slashed_where_the_committee_did_not_decide(overturned: bool) -> None:
+    """An objection that lapses slashes nobody, whatever the verdict was. The page of the network
+    does not know whether it lapsed."""
+    states = (LaneState.AGREED, LaneState.REVEALED, LaneState.OPENED)
+    task = replace(RUNNING, status=TaskStatus.CLOSED, **lanes(*states))
+    appeal = ended(b"\1" * 32, overturned, by=SOMEBODY)
+    lapsed, unknown, resolved = (
+        sentence(task, appeal, 2_000, [], decided=decided) for decided in (False, None, True)
+    )
+    assert "so nobody is slashed" in lapsed and SOMEBODY in lapsed
+    assert "is slashed if the committee decided" in unknown
+    assert resolved == sentence(task, ended(b"\1" * 32, overturned), 2_000, [])
 
 
 def test_closed__inputs_that_nobody_could_get_are_no_result() -> None:
@@ -122,3 +149,50 @@ def test_result_lines__each_kind_and_a_refusal() -> None:
         (line,) = result_lines(kind, dumps({"refused": "too_long"}))
         assert "refused" in line
         assert "more work than the paid time" in line
+
+
+_SHAPES = {"w": (2, 2)}
+_LOSS = {"kind": "evaluate", "spec": "00", "loss": (1.5).hex(), "tokens": 1_024}
+_TEXT = {"kind": "generate", "spec": "00", "outputs": [{"tokens": [104], "text": "h"}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        ("evaluate", b"invented for task 7"),
+        ("evaluate", b"\xff\xfe"),
+        ("evaluate", b"[]"),
+        ("evaluate", b"{}"),
+        ("evaluate", dumps(_LOSS | {"loss": 1.5})),
+        ("evaluate", dumps(_LOSS | {"loss": "nan"})),
+        ("evaluate", dumps(_LOSS | {"loss": "0x1p9999999"})),
+        ("evaluate", dumps(_LOSS | {"tokens": "\x1b[2J"})),
+        ("evaluate", dumps(_LOSS | {"spec": "01"})),
+        ("evaluate", dumps(_TEXT)),
+        ("evaluate", dumps({"refused": "because"})),
+        ("evaluate", dumps({"refused": ["too_long"]})),
+        ("generate", dumps(_TEXT | {"outputs": 3})),
+        ("generate", dumps(_TEXT | {"outputs": [{"tokens": 1, "text": "h"}]})),
+        ("generate", dumps(_TEXT | {"outputs": [{"tokens": ["x"], "text": None}]})),
+        ("generate", dumps(_TEXT | {"outputs": [{"tokens": [1], "text": {}}]})),
+        ("generate", b"[" * 100_000),
+        ("train_steps", b"invented for task 7"),
+        ("train_steps", save_state({"w": torch.zeros(2, 3)})),
+        ("train_steps", b'{"refused":"nothing"}'),
+        ("", dumps(_LOSS)),
+    ],
+)
+def test_result_lines__strangers_bytes_are_no_answer(kind: str, payload: bytes) -> None:
+    with pytest.raises(NoAnswer):
+        result_lines(kind, payload, bytes(1), _SHAPES)
+
+
+def test_result_lines__what_the_task_gives_is_an_answer() -> None:
+    checkpoint = save_state({"w": torch.zeros(2, 2)})
+    for kind, payload in (
+        ("evaluate", dumps(_LOSS)),
+        ("generate", dumps(_TEXT)),
+        ("train_steps", checkpoint),
+        ("", dumps({"refused": "bad_spec"})),
+    ):
+        assert result_lines(kind, payload, bytes(1), _SHAPES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A creator of redundant tasks at a terminal."""
+"""A creator of redundant tasks at a terminal: audits, and results that are none."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from agents.storage.cid import digest_of
+from agents.storage.embedded import EmbeddedStore
+from agents.tasks.compute.make import publish
 from tests.stage.chain.agents import RunningAgents
-from tests.stage.chain.tasks import AGREED, RIGHT, Tasks
+from tests.stage.chain.people import Node
+from tests.stage.chain.tasks import AGREED, FAKE, FEE, RIGHT, RUN_S, Tasks
+from tests.stage.memory.task_inputs import TaskInputs
 from tests.stage.terminal import Terminal
 
 
@@ -31,6 +36,10 @@ class Creator:
         )
         self.tasks.chain._nonces.clear()
         return said
+
+    def reads(self, command: str, *rest: object, fails: bool = False) -> str:
+        words = " ".join(map(str, rest))
+        return self.terminal.here(f"task {command} {self.net} {words}", "", fails)
 
 
 @pytest.fixture
@@ -55,3 +64,48 @@ def test_audit__draws_no_lot_of_a_task_that_is_not_over(creator: Creator) -> Non
     assert "is not drawn" in creator.sends("audit", agreed, "--share", 0)
     assert f"Task {agreed} is appealed" in creator.sends("audit", agreed, "--share", 1)
     assert "appealed already" in creator.sends("audit", agreed, "--share", 1)
+
+
+@pytest.mark.parametrize("kind", ["evaluate", "train_steps"])
+def test_result__two_friends_invention_is_called_none(
+    creator: Creator, tmp_path: Path, kind: str
+) -> None:
+    """A traceback, or "a new checkpoint", in the hours in which the creator should appeal."""
+    tasks, store = creator.tasks, EmbeddedStore(tmp_path / "store")
+    inputs = TaskInputs.build(store)
+    spec = publish(inputs.evaluate() if kind == "evaluate" else inputs.train(), store)
+    creating = (tasks.people.tasks, "create_task", 0, spec, FEE, RUN_S)
+    tasks.chain.send(tasks.creator, *creating)
+    task = int(tasks.chain.call(tasks.people.tasks, "task_count"))
+    invented = b"invented by two friends"
+    result = digest_of(store.put_bytes(invented))
+    friends = tasks.draw(task)
+    for node in friends:
+        _commit(tasks, task, node, result, spec)
+    for node in friends:
+        tasks.reveal(task, node, result)
+    assert tasks.status(task) == AGREED
+    out = tmp_path / "result"
+    where = ("--store", store.root, "--out", out)
+    refused = creator.reads("result", task, *where, fails=True)
+    assert "This is no answer to a task of this kind" in refused
+    assert f"`ape run task appeal {task}` has verifiers run the task again" in refused
+    assert out.read_bytes() == invented
+
+
+def _commit(tasks: Tasks, task: int, node: Node, result: bytes, spec: bytes) -> None:
+    digest = tasks.digest(task, node, tasks.tag(task, result), spec=spec)
+    tasks.commit(task, node, result, digest)
+
+
+def test_status__an_objection_that_nobody_decided_slashes_nobody(creator: Creator) -> None:
+    tasks, people = creator.tasks, creator.tasks.people
+    task, *_ = tasks.played(FAKE, FAKE)
+    tasks.appeal(task, tasks.creator)
+    for name in ("vic", "vera"):
+        tasks.attest(task, people.nodes[name], RIGHT)
+    tasks.chain.send(tasks.creator, people.appeals, "contest", task)
+    people.wait_until(int(tasks.chain.call(people.appeals, "appeal_of", task).deadline))
+    tasks.chain.send(tasks.creator, people.appeals, "lapse", task)
+    told = " ".join(creator.reads("status", task).split())
+    assert "did not decide on that in time, so nobody is slashed" in told
