@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from agents.protocol.numbers import TaskStatus
+from agents.runtime.errors import Reverted
 from agents.runtime.files import SPEC_BYTES, read_yaml
 from scripts._shared.connecting import ConnectedProviderCommand, account_option, network_option
 from scripts._shared.economics import refuse_unwatched
@@ -62,8 +63,8 @@ def cli() -> None:
     train_steps   a number of training steps from a checkpoint; the result is a new checkpoint
     generate      what a model writes after prompts
 
-    `create` pays for one, `status` says who acts next, `result` fetches what came out. `join` takes
-    a seat for a node that runs tasks.
+    `create` pays for one, `status` says who acts next, `result` fetches what came out, `advance`
+    moves one on where no agent does. `join` takes a seat for a node that runs tasks.
     """
 
 
@@ -371,7 +372,61 @@ def audit(
             _appeal(contracts, account, yes, task_id)
 
 
+@cli.command(cls=ConnectedProviderCommand)
+@network_option()
+@account_option()
+@click.argument("task_id", type=click.IntRange(1))
+@yes_option
+@deployment_option
+@explained
+def advance(account: Any, task_id: int, yes: bool, deployment: Path | None) -> None:
+    """Send what is due for TASK_ID, as anybody may: agents do where any is about.
+
+    That captures a draw, or requests one again that nobody captured; slashes executors who missed
+    their deadline, and goes on without them; ends a task whose appeal window is over, or an appeal
+    whose time is. A fee that goes back to the creator goes back by this; `ape run claim` has it.
+    """
+    contracts = Contracts(deployment)
+    network = contracts.network()
+    tasks = _tasks(network, task_id)
+    task, appeal = tasks.task(task_id), tasks.appeal(task_id)
+    sent = _due(contracts, task, appeal)
+    text = f"`ape run task status {task_id}` says who acts next."
+    if sent is None:
+        raise click.ClickException(
+            f"Task {task_id} is {task.status.name}: there is nothing to send for it. {text}"
+        )
+    method, words = sent
+    try:
+        rehearse(method, task_id, sender=account)
+    except Reverted as error:
+        raise click.ClickException(
+            f"Nothing is due for task {task_id} now, which is {task.status.name} ({error.reason}). "
+            f"{text}"
+        ) from None
+    with signing(account, [f"{words} task {task_id}"], yes):
+        method(task_id, sender=account)
+    click.echo(f"Task {task_id} is {tasks.task(task_id).status.name} now. {text}")
+
+
 # -- what the commands share -------------------------------------------------------------------
+
+
+def _due(contracts: Contracts, task: Any, appeal: Any) -> tuple[Any, str] | None:
+    """What moves a task on from its status, and in words; None where nothing does. Whether it is
+    time for it the contract says."""
+    tasks, appeals = contracts.RedundantTasks, contracts.TaskAppeals
+    if task.status == TaskStatus.DRAWING:
+        return tasks.draw, "capture the draw of"
+    if task.status in (TaskStatus.RUNNING, TaskStatus.REVEALING):
+        return tasks.advance, "slash who is late in, and go on with,"
+    if task.status == TaskStatus.DECIDED:
+        return tasks.finalize, "pay and slash, as decided, in"
+    if task.status != TaskStatus.APPEALED:
+        return None
+    if appeal.standing:
+        return appeals.finalize, "carry out the verdict on"
+    return appeals.lapse, "end, without a decision, the appeal of"
 
 
 def _audited(network: Any, task: Any) -> float:

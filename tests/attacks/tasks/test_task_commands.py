@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A creator of redundant tasks at a terminal: audits, and results that are none."""
+"""A creator of redundant tasks at a terminal: audits, results that are none, and what is due."""
 
 from __future__ import annotations
 
@@ -14,7 +14,18 @@ from agents.storage.embedded import EmbeddedStore
 from agents.tasks.compute.make import publish
 from tests.stage.chain.agents import RunningAgents
 from tests.stage.chain.people import Node
-from tests.stage.chain.tasks import AGREED, FAKE, FEE, RIGHT, RUN_S, Tasks
+from tests.stage.chain.tasks import (
+    AGREED,
+    CLOSED,
+    DRAWING,
+    FAKE,
+    FEE,
+    RIGHT,
+    RUN_S,
+    RUNNING,
+    UNDECIDED,
+    Tasks,
+)
 from tests.stage.memory.task_inputs import TaskInputs
 from tests.stage.terminal import Terminal
 
@@ -105,7 +116,51 @@ def test_status__an_objection_that_nobody_decided_slashes_nobody(creator: Creato
     for name in ("vic", "vera"):
         tasks.attest(task, people.nodes[name], RIGHT)
     tasks.chain.send(tasks.creator, people.appeals, "contest", task)
+    early = creator.sends("advance", task, fails=True)
+    assert "Nothing is due" in early and "appeals: verdict pending" in early
     people.wait_until(int(tasks.chain.call(people.appeals, "appeal_of", task).deadline))
-    tasks.chain.send(tasks.creator, people.appeals, "lapse", task)
+    assert f"Task {task} is CLOSED now" in creator.sends("advance", task)
     told = " ".join(creator.reads("status", task).split())
     assert "did not decide on that in time, so nobody is slashed" in told
+
+
+def test_advance__sends_what_is_due_at_each_stage(creator: Creator) -> None:
+    """With no agent about there was no command for it, and a fee came back only by that."""
+    tasks, people = creator.tasks, creator.tasks.people
+    task = tasks.create()
+    assert "Nothing is due" in creator.sends("advance", task, fails=True)
+    tasks.chain.mine(300)
+    first = int(tasks.state(task).seed_block)
+    assert f"Task {task} is DRAWING now" in creator.sends("advance", task), "it is forgotten"
+    assert int(tasks.state(task).seed_block) > first
+    tasks.await_seed(task)
+    tasks.chain.mine()
+    assert f"Task {task} is RUNNING now" in creator.sends("advance", task)
+    assert "tasks: not over" in creator.sends("advance", task, fails=True)
+    assert tasks.status(task) == RUNNING
+    people.wait_until(int(tasks.state(task).time))
+    assert f"Task {task} is DRAWING now" in creator.sends("advance", task), "both were silent"
+    assert tasks.status(task) == DRAWING
+    credit = tasks.chain.call(people.tasks, "bond_credit", tasks.creator.address)
+    people.wait_until(int(tasks.state(task).draw_until))
+    assert f"Task {task} is UNDECIDED now" in creator.sends("advance", task)
+    assert tasks.status(task) == UNDECIDED
+    after = tasks.chain.call(people.tasks, "bond_credit", tasks.creator.address)
+    assert after == credit + FEE, "the fee is back"
+    assert "there is nothing to send" in creator.sends("advance", task, fails=True)
+
+
+def test_advance__carries_out_a_decision_and_a_verdict(creator: Creator) -> None:
+    tasks, people = creator.tasks, creator.tasks.people
+    decided, _, _ = tasks.outvoted()
+    assert "appeal window open" in creator.sends("advance", decided, fails=True)
+    people.wait_until(int(tasks.state(decided).time))
+    assert f"Task {decided} is CLOSED now" in creator.sends("advance", decided)
+    judged, *_ = tasks.played(FAKE, FAKE)
+    tasks.appeal(judged, tasks.creator)
+    for name in ("vic", "vera"):
+        tasks.attest(judged, people.nodes[name], RIGHT)
+    people.wait_until(int(tasks.chain.call(people.appeals, "appeal_of", judged).deadline))
+    assert f"Task {judged} is CLOSED now" in creator.sends("advance", judged)
+    assert tasks.status(judged) == CLOSED
+    assert tasks.chain.call(people.appeals, "appeal_of", judged).overturned
