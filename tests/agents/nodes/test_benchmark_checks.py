@@ -247,7 +247,9 @@ def test_a_verifier_does_what_its_jobs_ask_for_first() -> None:
     parts: dict[str, Any] = {
         "context": SimpleNamespace(wallet=SimpleNamespace(address="")),
         "network": SimpleNamespace(node_of=lambda _: VERIFIER),
-        "recheck": SimpleNamespace(step=lambda *_: None),
+        "recheck": SimpleNamespace(step=lambda *_: None, move_on=lambda _: None),
+        "_of_tasks": SimpleNamespace(step=lambda duty: duty()),
+        "_of_benchmarks": SimpleNamespace(step=lambda duty: duty()),
         "jobs": SimpleNamespace(step=lambda *_: found.pop(0), in_hand={3}),
         "reserve": SimpleNamespace(look=lambda _, jobs: looked.append(jobs)),
         "benchmarks": SimpleNamespace(step=lambda node, _: asked.append(node)),
