@@ -148,6 +148,8 @@ def test_serving_goes_on_once_the_node_takes_its_transactions_again(
             env={**sponsored.terminal.env, "PYTHONUNBUFFERED": "1"},
             stdout=out,
             stderr=subprocess.STDOUT,
+            # A check that runs in the background of a shell ignores it, and so would this.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
     try:
 
@@ -157,7 +159,8 @@ def test_serving_goes_on_once_the_node_takes_its_transactions_again(
 
         until(lambda: said("Trying again."), "it has said what it waits for")
         time.sleep(2.0)
-        assert told.read_text().count("Trying again.") == 1, told.read_text()
+        tries = [line for line in told.read_text().splitlines() if "Trying again." in line]
+        assert len(tries) == len(set(tries)), tries
         people.chain.rpc("anvil_setBalance", sponsored.sponsor, balance)
         until(lambda: said("was given"), "keys are given")
     finally:

@@ -239,10 +239,9 @@ def test_those_at_work_are_killed_in_every_phase(pipeline: LocalNetwork) -> None
 
 
 def test_what_counts_for_nobody_is_the_treasurys(pipeline: LocalNetwork) -> None:
-    """Five miners at two stages, and `multi_krum` merges three and not two. So the passes of one
-    stage of two count for nobody. Those of the other stage are paid what they would be paid if all
-    did, in each of the two rounds in which a pass is paid. Where one of the three has no pass that
-    counts in an epoch, as was seen on a busy machine, that stage isn't merged either."""
+    """Five miners at two stages, and `multi_krum` merges three and not two. The passes of the stage
+    of two are paid all the same, in each of the two rounds in which a pass is paid, and a pass that
+    doesn't count, as is seen on a busy machine, takes nothing from the others."""
     alone = {name: SPEC["pipeline"][name] for name in ("layers", "boundary_options", "local_batch")}
     # So many that each of three is drawn for several: one without a pass that counts is not merged.
     samples = 2 * SAMPLES
@@ -252,13 +251,13 @@ def test_what_counts_for_nobody_is_the_treasurys(pipeline: LocalNetwork) -> None
     before = int(pool.functions.pending(treasury).call())
     job = pipeline.job(rounds=4, **spec)
     history = pipeline.finish(job)
-    due, merged = 0, 0
+    due, both = 0, 0
     for number, story in history.rounds.items():
         assert story.report is not None
         paid = sum(line.contribution for line in story.report.nodes)
         handed_out = min(number, SPEC["score_options"]["gamma"]) * STAGES * samples * PPM
-        assert paid <= handed_out // STAGES, "only one stage can be paid"
-        merged += paid > 0
+        assert paid <= handed_out
+        both += paid > handed_out // STAGES
         fields = [
             part["name"]
             for part in pool.get_function_by_name("pool").abi["outputs"][0]["components"]
@@ -266,8 +265,8 @@ def test_what_counts_for_nobody_is_the_treasurys(pipeline: LocalNetwork) -> None
         found = dict(zip(fields, pool.functions.pool(job, number).call(), strict=True))
         assert found["total_contribution"] == handed_out
         due += found["trainer_amount"] * (handed_out - paid) // handed_out
-    assert merged, "no stage was merged in any of the rounds"
-    assert history.unclaimed == due >= history.funded // 3
+    assert both, "in no round was more than one stage paid"
+    assert history.unclaimed == due
     assert int(pool.functions.pending(treasury).call()) - before == due
     assert [check.sentence for check in pipeline.books(job) if not check.holds] == []
     assert_replays(pipeline, job)
