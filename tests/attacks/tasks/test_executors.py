@@ -208,6 +208,10 @@ def test_a_short_task_does_not_wait_for_a_long_one(
         executors.drive(
             lambda: any(f"-{long}-" in n for n in runner.running), "the long one is run"
         )
+        # It is begun before its draw is captured.
+        executors.drive(
+            lambda: executors.state(long, node) == LaneState.RUNNING, "the long one is drawn"
+        )
         short = requested()
         executors.drive(
             lambda: executors.state(short, node) == LaneState.COMMITTED, "the short one is done"
