@@ -34,7 +34,7 @@ from scripts._net.deployment import ZOO
 from scripts._net.processes import Supervisor
 from tests.stage.chain.benchmarks import FEW, answer, judge, measure
 from tests.stage.chain.finished_job import JOB, SPEC, FinishedJob, make_job
-from tests.stage.chain.people import COMMIT, INVALID, REVEAL, TERMS, TRAINERS, VERIFIERS
+from tests.stage.chain.people import INVALID, TERMS, TRAINERS, VERIFIERS
 
 ADOPTED = 2
 NOWHERE = b"a report that nobody has"
@@ -137,12 +137,7 @@ class CorruptJob(FinishedJob):
             other = proof.model_copy(update={"trace": trace_of_eve})
             digest = digest_of(self.store.put_bytes(other.to_bytes()))
             works["eve"] = replace(works["eve"], proof=digest)
-        for name in names:
-            people.commit(people.nodes[name], works[name])
-        people.pass_phase(COMMIT)
-        for name in names:
-            people.reveal(people.nodes[name], works[name])
-        people.pass_phase(REVEAL)
+        self._show(works)
         return plan
 
     def _wrong(self) -> str:

@@ -18,7 +18,7 @@ from scripts._net.processes import Supervisor
 from tests.agents.audit.test_consensus import audited_with, line_of
 from tests.stage.chain.finished_job import make_job
 from tests.stage.chain.finished_scored_job import FREE_JOB, DirectSender, FinishedScoredJob
-from tests.stage.chain.people import COMMIT, REVEAL, TERMS, TRAINERS, VERIFIERS
+from tests.stage.chain.people import TERMS, TRAINERS, VERIFIERS
 
 
 class VoidScoredJob(FinishedScoredJob):
@@ -31,12 +31,7 @@ class VoidScoredJob(FinishedScoredJob):
         people.open()
         plan = self._plan()
         works = {name: self._work(plan, people.nodes[name], False) for name in TRAINERS}
-        for name in TRAINERS:
-            people.commit(people.nodes[name], works[name])
-        people.pass_phase(COMMIT)
-        for name in TRAINERS:
-            people.reveal(people.nodes[name], works[name])
-        people.pass_phase(REVEAL)
+        self._show(works)
         people.chain.mine()
         people.chain.send(people.faucet, people.results, "capture_audit_seed", *people.place)
         for name in TRAINERS:

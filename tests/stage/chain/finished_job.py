@@ -238,12 +238,7 @@ class FinishedJob:
         people.open()
         plan = self._plan()
         works = {name: self._work(plan, people.nodes[name], False) for name in names}
-        for name in names:
-            people.commit(people.nodes[name], works[name])
-        people.pass_phase(COMMIT)
-        for name in names:
-            people.reveal(people.nodes[name], works[name])
-        people.pass_phase(REVEAL)
+        self._show(works)
         liar = people.on_duty
         people.offer({people.nodes["ann"]: 1}, by=liar)
         job, number = people.place
@@ -278,13 +273,7 @@ class FinishedJob:
         for name, other in copies.items():
             own = self._work(plan, people.nodes[name], False)
             works[name] = replace(own, content=works[other].content)
-        for name in names:
-            people.commit(people.nodes[name], works[name])
-        people.pass_phase(COMMIT)
-        for name in names:
-            if name not in silent:
-                people.reveal(people.nodes[name], works[name])
-        people.pass_phase(REVEAL)
+        self._show({name: works[name] for name in names}, silent)
         for name in silent:
             call = (people.rounds, "slash_unrevealed", *people.place, people.nodes[name].node_id)
             people.chain.send(people.nodes["cat"].operator, *call)
@@ -294,6 +283,17 @@ class FinishedJob:
         for name in copies:
             self.reports.append(self._report(name, COPIED, "vera", "vito"))
         people.confirm(arrays)
+
+    def _show(self, works: Mapping[str, CommittedWork], silent: Sequence[str] = ()) -> None:
+        """Commit to these works, in their order, and reveal all but those of the `silent`."""
+        people = self.people
+        for name, work in works.items():
+            people.commit(people.nodes[name], work)
+        people.pass_phase(COMMIT)
+        for name, work in works.items():
+            if name not in silent:
+                people.reveal(people.nodes[name], work)
+        people.pass_phase(REVEAL)
 
     def _report(self, name: str, violation: int, *verifiers: str) -> bytes:
         """Verifiers report a node, with evidence in the store; the report's id."""

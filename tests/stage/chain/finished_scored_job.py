@@ -37,7 +37,7 @@ from agents.storage.cid import digest_of
 from agents.training.state import State
 from scripts._net.processes import Supervisor
 from tests.stage.chain.finished_job import SPEC, FinishedJob, make_job
-from tests.stage.chain.people import COMMIT, REVEAL, TERMS, TRAINERS, VERIFIERS, CommittedWork, Node
+from tests.stage.chain.people import TERMS, TRAINERS, VERIFIERS, CommittedWork, Node
 from tests.stage.memory.honest_round import DEVICE, make_work, noise
 from tests.stage.memory.tiny_specs import GAUNTLET
 
@@ -115,12 +115,7 @@ class FinishedScoredJob(FinishedJob):
         people.open()
         plan = self._plan()
         works = {name: self._work(plan, people.nodes[name], name == adrift) for name in TRAINERS}
-        for name in TRAINERS:
-            people.commit(people.nodes[name], works[name])
-        people.pass_phase(COMMIT)
-        for name in TRAINERS:
-            people.reveal(people.nodes[name], works[name])
-        people.pass_phase(REVEAL)
+        self._show(works)
         people.chain.mine()
         if people.round % 2:  # in the others the audit seed is never captured
             people.chain.send(people.faucet, people.results, "capture_audit_seed", *people.place)
