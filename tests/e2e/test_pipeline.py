@@ -240,8 +240,12 @@ def test_those_at_work_are_killed_in_every_phase(pipeline: LocalNetwork) -> None
 
 def test_what_counts_for_nobody_is_the_treasurys(pipeline: LocalNetwork) -> None:
     """Five miners at two stages, and `multi_krum` merges three and not two. The passes of the stage
-    of two are paid all the same, in each of the two rounds in which a pass is paid, and a pass that
-    doesn't count, as is seen on a busy machine, takes nothing from the others."""
+    of two are paid all the same, in each of the two rounds in which a pass is paid.
+
+    One miner is away from its first reveal until the time to reveal is over. Its passes count for
+    nobody, and neither they nor others that don't count, as are seen on a busy machine, are paid to
+    the others.
+    """
     alone = {name: SPEC["pipeline"][name] for name in ("layers", "boundary_options", "local_batch")}
     # So many that each of three is drawn for several: one without a pass that counts is not merged.
     samples = 2 * SAMPLES
@@ -249,8 +253,24 @@ def test_what_counts_for_nobody_is_the_treasurys(pipeline: LocalNetwork) -> None
     pool = pipeline.net.contract("RewardPool")
     treasury = pipeline.net.contract("NodeRegistry").functions.parameters().call()[-1]
     before = int(pool.functions.pending(treasury).call())
-    job = pipeline.job(rounds=4, **spec)
-    history = pipeline.finish(job)
+    away = MINERS[0]
+    pipeline.arm({"trainer-before-reveal": (away,)})
+    job = pipeline.job(rounds=4, terms=replace(TERMS, reveal_s=45), **spec)
+    states = []
+
+    def stay_away() -> None:
+        if away in pipeline.crashed and not states:
+            pipeline.stop(away)
+            states.append("stopped")
+        phase = pipeline.phase(job)
+        if states == ["stopped"] and phase not in (Phase.COMMIT, Phase.REVEAL):
+            pipeline.start(away)
+            states.append("started")
+
+    history = pipeline.finish(job, stay_away)
+    assert states == ["stopped", "started"]
+    first = history.rounds[1].report
+    assert first is not None and pipeline.node_id(away) not in [line.node for line in first.nodes]
     due, both = 0, 0
     for number, story in history.rounds.items():
         assert story.report is not None
@@ -266,7 +286,7 @@ def test_what_counts_for_nobody_is_the_treasurys(pipeline: LocalNetwork) -> None
         assert found["total_contribution"] == handed_out
         due += found["trainer_amount"] * (handed_out - paid) // handed_out
     assert both, "in no round was more than one stage paid"
-    assert history.unclaimed == due
+    assert history.unclaimed == due > 0
     assert int(pool.functions.pending(treasury).call()) - before == due
     assert [check.sentence for check in pipeline.books(job) if not check.holds] == []
     assert_replays(pipeline, job)
