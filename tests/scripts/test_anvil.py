@@ -58,8 +58,12 @@ def test_a_saved_chain_goes_on_elsewhere_with_all_its_blocks(tmp_path: Path) -> 
         anvil = start_anvil(supervisor, tmp_path)
         account = anvil.rpc("eth_accounts")
         assert isinstance(account, list)
+        sent = {"from": account[0], "to": account[1], "value": "0x1"}
         for _ in range(3):
-            anvil.rpc("eth_sendTransaction", {"from": account[0], "to": account[1], "value": "0x1"})
+            # The answer comes before the block: two sent at once may be in one.
+            own = anvil.rpc("eth_sendTransaction", sent)
+            while anvil.rpc("eth_getTransactionReceipt", own) is None:
+                time.sleep(0.01)
         told = [anvil.rpc("eth_getBlockByNumber", hex(number), True) for number in range(4)]
         state = tmp_path / "chain.json"
         anvil.save(state)
