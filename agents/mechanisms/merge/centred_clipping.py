@@ -24,7 +24,7 @@ from agents.mechanisms.merge import register
 from agents.mechanisms.merge.parts.combine import combine, shares
 from agents.mechanisms.merge.parts.gram import Gram, gram, middle
 from agents.mechanisms.merge.parts.options import at_least, number, whole
-from agents.mechanisms.merge.parts.space import distances_from, relative
+from agents.mechanisms.merge.parts.space import distances_from
 from agents.mechanisms.rows import Payload
 
 _NAME = "centred_clipping"
@@ -72,10 +72,10 @@ class CentredClipping:
         centre, unit = middle(matrix.distances())
         if self.anchor == "zero":
             centre = count
-        table = relative(distances, unit or max(max(row) for row in distances) or 1)
+        unit = unit or max(max(row) for row in distances) or 1
         weights = [float(index == centre) for index in range(count + 1)]
         for _ in range(self.iterations):
-            reach = distances_from(table, weights)[:count]
+            reach = distances_from(distances, unit, weights)[:count]
             limit = self.radius * sorted(reach)[(count - 1) // 2]
             pull = [min(1.0, limit / far) if far else 1.0 for far in reach] + [0.0]
             kept = 1.0 - math.fsum(pull) / count

@@ -21,7 +21,7 @@ from agents.mechanisms.merge import register
 from agents.mechanisms.merge.parts.combine import combine, shares
 from agents.mechanisms.merge.parts.gram import Integers, gram, middle
 from agents.mechanisms.merge.parts.options import at_least, number, whole
-from agents.mechanisms.merge.parts.space import distances_from, lowest, relative
+from agents.mechanisms.merge.parts.space import distances_from, lowest
 from agents.mechanisms.rows import Payload
 
 _NAME = "geometric_median"
@@ -63,11 +63,10 @@ class GeometricMedian:
         if unit == 0:
             # More than half of the payloads are equal: the geometric median lies there.
             return [float(index == centre) for index in range(count)]
-        table = relative(distances, unit)
         start = lowest(distances[centre], count // 2 + 1)
         weights = [float(index in start) / len(start) for index in range(count)]
         for _ in range(self.iterations):
-            reach = distances_from(table, weights)
+            reach = distances_from(distances, unit, weights)
             found = [1.0 / max(self.smoothing, distance) for distance in reach]
             total = math.fsum(found)
             found = [value / total for value in found]

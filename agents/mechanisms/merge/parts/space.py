@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decisions from the small Gram matrix alone, the same on every machine.
 
-Integers stay exact. Where floats appear they are Python's: single IEEE operations, correctly
-rounded int / int and sqrt, and `math.fsum`, whose result doesn't depend on the order.
+Integers stay exact, and floats that enter a sum are taken as the integers that they are, times one
+power of two (`whole`). So one payload that is longer than all others by any factor costs the
+distances and inner products of the others no digit. Else floats are Python's: single IEEE
+operations, correctly rounded int / int and sqrt, and `math.fsum`, whose result doesn't depend on the
+order.
 """
 
 from __future__ import annotations
@@ -13,7 +16,13 @@ from dataclasses import replace
 
 from agents.mechanisms.merge.parts.gram import Gram, Integers
 
-_FRACTION_BITS = 53
+_DIGITS = 53  # of a float64
+
+
+def whole(floats: Sequence[float]) -> tuple[list[int], int]:
+    """Integers and one power of two: each float is exactly its integer times 2^-power."""
+    power = _DIGITS - min((math.frexp(value)[1] for value in floats if value), default=0)
+    return [int(math.ldexp(value, power)) for value in floats], power
 
 
 def lowest(values: Sequence[int], count: int) -> list[int]:
@@ -30,12 +39,12 @@ def clip_factors(matrix: Gram) -> list[float]:
 
 def scaled(matrix: Gram, factors: Sequence[float]) -> Gram:
     """The Gram matrix of the payloads times `factors` (each in [0, 1]; exact for those floats)."""
-    whole = [int(math.ldexp(factor, _FRACTION_BITS)) for factor in factors]
+    exact, power = whole(factors)
     products = tuple(
-        tuple(value * whole[row] * whole[column] for column, value in enumerate(values))
+        tuple(value * exact[row] * exact[column] for column, value in enumerate(values))
         for row, values in enumerate(matrix.products)
     )
-    return replace(matrix, products=products, exponent=matrix.exponent - 2 * _FRACTION_BITS)
+    return replace(matrix, products=products, exponent=matrix.exponent - 2 * power)
 
 
 def mixed(matrix: Gram, size: int) -> tuple[Gram, list[list[int]]]:
@@ -58,18 +67,22 @@ def mixed(matrix: Gram, size: int) -> tuple[Gram, list[list[int]]]:
     return replace(matrix, products=products), groups
 
 
-def relative(distances: Integers, unit: int) -> list[list[float]]:
-    """Squared distances divided by `unit` (> 0), each correctly rounded to float64."""
-    return [[value / unit for value in row] for row in distances]
+def distances_from(distances: Integers, unit: int, weights: Sequence[float]) -> list[float]:
+    """Distance of each payload from the weighted mean of all, in units of sqrt(unit).
 
+    ||x_i - z||^2 = sum_j w_j D_ij - 1/2 sum_jk w_j w_k D_jk for z = sum_j w_j x_j, weights that sum
+    to 1 and squared distances D. Both sums are integers here, divided once. As floats they would
+    cancel: the weight of a payload at distance R falls with R, and its terms grow with R^2.
 
-def distances_from(distances: Sequence[Sequence[float]], weights: Sequence[float]) -> list[float]:
-    """Distance of each payload from the point sum_j weights[j] * payload_j; weights sum to 1.
-
-    ||x_i - z||^2 = sum_j w_j D_ij - 1/2 sum_jk w_j w_k D_jk, for squared distances D. Only
-    differences of payloads enter, so a part that all payloads share costs no precision.
+    Args:
+        distances: squared distances, n by n, exact and consistent (`Gram.distances`).
+        unit: a squared distance above 0.
+        weights: n floats, none negative, one positive. They are taken in proportion to their sum.
     """
-    used = [index for index, weight in enumerate(weights) if weight]
-    reach = [math.fsum(row[index] * weights[index] for index in used) for row in distances]
-    own = 0.5 * math.fsum(reach[index] * weights[index] for index in used)
-    return [math.sqrt(max(0.0, value - own)) for value in reach]
+    exact, _ = whole(weights)
+    total = sum(exact)
+    used = [index for index, weight in enumerate(exact) if weight]
+    reach = [sum(row[index] * exact[index] for index in used) for row in distances]
+    own = sum(reach[index] * exact[index] for index in used)
+    bottom = 2 * total * total * unit
+    return [math.sqrt((2 * total * value - own) / bottom) for value in reach]

@@ -264,6 +264,23 @@ def test_with_f_liars_the_result_stays_with_the_honest(name, attack, places):
         assert not set(chosen) & set(places)
 
 
+@pytest.mark.parametrize("anchor", [None, "medoid", "zero"])
+@pytest.mark.parametrize("far", [2.0**20, 2.0**40, 2.0**53, 2.0**63])
+def test_a_payload_of_any_length_hides_no_other(far, anchor):
+    """Two of ten lie together: one is as long as numbers may be, the other one less so. Alone they
+    move the result by a small part of the median distance."""
+    name, options = ("centred_clipping", {"anchor": anchor}) if anchor else ("geometric_median", {})
+    generator = torch.Generator().manual_seed(1)
+    honest = [torch.randn(2_000, generator=generator) * 0.01 for _ in range(8)]
+    centre, usual = torch.stack(honest).mean(0), float((honest[0] - honest[1]).norm())
+    way = torch.randn(2_000, generator=generator)
+    way /= way.abs().max()
+    for power in range(0, 60, 4):
+        near = -way / way.norm() * usual * 2.0**power
+        found = rule(name, **options)([{"a": one} for one in (*honest, way * far, near)])
+        assert float((found["a"] - centre).norm()) < 0.3 * usual
+
+
 def test_the_mean_breaks_where_the_others_hold():
     payloads = [*cluster(9, 50, 0.1), {"w": torch.full((43,), 1e18), "b": torch.zeros(7)}]
     assert flat(rule("mean")(payloads)).max() > 1e16

@@ -240,7 +240,7 @@ def opposed(nodes, fraction=0.25):
     return merge_rules.get("norm_clip")(byzantine_fraction=fraction).opposed(nodes)
 
 
-@pytest.mark.parametrize("length", [1e-3, 1.0, 1e6])
+@pytest.mark.parametrize("length", [1e-3, 1.0, 1e6, 2.0**58])
 def test_those_that_point_away_are_left_out_whatever_their_length(length):
     nodes = [shifted(1.0, seed, 4000) for seed in range(6)]
     turned = [shifted(-1.0, seed, 4000) for seed in (6, 7)]
