@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import BinaryIO, Final, Protocol
+from typing import Final, Protocol
 
 from agents.storage.cid import PROFILE
 
@@ -79,10 +79,17 @@ class Arrival(Protocol):
         """Keep what came, which lies at the beginning of the room that was given last."""
 
 
+class Writes(Protocol):
+    """A file, or what takes bytes as one does."""
+
+    def write(self, data: memoryview, /) -> object:
+        """Take the next bytes, and keep no part of `data`."""
+
+
 class InFile:
     """Content that goes into a file."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Writes) -> None:
         self._file = file
         self._rooms: deque[bytearray] = deque()
 

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from agents.storage.cid import Buffer
 from agents.storage.errors import StoreError
+from agents.storage.sink import Sink
 from agents.storage.spans import Span, Spans
 
 _MULTIADDR = re.compile(r"^/(ip4|ip6|dns|dns4|dns6)/")
@@ -55,6 +56,12 @@ class ContentStore(Protocol):
 
         `dest` appears only once it is complete and verified. Raises as `get`.
         """
+
+    def stream(self, cid: str, sink: Sink, max_bytes: int) -> int:
+        """Give the content to `sink` in order, in bounded memory; returns its size.
+
+        The bytes are verified when this returns, and not before. Raises as `get`, and what the
+        sink raises."""
 
     def has(self, cid: str) -> bool:
         """Whether this store keeps a complete copy (not verified: reading does that)."""

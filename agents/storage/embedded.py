@@ -42,6 +42,7 @@ from agents.storage.errors import (
     StoreUnavailable,
     TooLarge,
 )
+from agents.storage.sink import Hashed, Sink
 from agents.storage.spans import Span, Spans, cut
 
 _SUFFIX: Final = {RAW: "raw", DAG_PB: "dag"}
@@ -109,6 +110,21 @@ class EmbeddedStore:
                 raise self._corrupt(parsed)
             commit(dest)
         return builder.size
+
+    def stream(self, cid: str, sink: Sink, max_bytes: int) -> int:
+        """Give the content to `sink` as it is read; returns its size in bytes."""
+        parsed = parse_cid(cid)
+        with self._open(parsed, max_bytes) as (file, size), self._storage_errors("read"):
+            hashed = Hashed(sink, max_bytes)
+            hashed.begin()
+            for piece in read_pieces(file):
+                if hashed.size + len(piece) > size:  # it grows while it is read
+                    break
+                hashed.write(piece)
+            else:
+                if hashed.cid() == cid:
+                    return hashed.size
+        raise self._corrupt(parsed)
 
     def has(self, cid: str) -> bool:
         """Whether a file for this CID exists; reading verifies it."""

@@ -56,6 +56,7 @@ from agents.storage.ipfs_errors import (
 from agents.storage.ipfs_transport import Stream, Transport
 from agents.storage.patience import Patience
 from agents.storage.ration import Ration
+from agents.storage.sink import Sink
 from agents.storage.spans import Span, Spans, read_spans
 
 _log = logging.getLogger(__name__)
@@ -173,6 +174,11 @@ class IpfsStore:
                 f"cannot write {dest}: {error}; check that its folder is writable and has space"
             ) from error
         return size
+
+    def stream(self, cid: str, sink: Sink, max_bytes: int) -> int:
+        """Give the content to `sink` as it comes; returns its size in bytes."""
+        sink.begin()
+        return self._fetch(cid, max_bytes, InFile(sink))
 
     def has(self, cid: str) -> bool:
         """Whether the daemon keeps all of it: the CID is pinned recursively."""

@@ -14,6 +14,7 @@ from agents.storage.cid import Buffer
 from agents.storage.content_store import ContentStore
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import CorruptContent, NotFound
+from agents.storage.sink import Sink
 from agents.storage.spans import Span, Spans
 
 Fetched = Callable[[str, int], None]
@@ -52,6 +53,14 @@ class KeepingStore:
         """Write the verified content to `dest`."""
         self.get(cid, max_bytes)
         return self._copies.get_file(cid, dest, max_bytes)
+
+    def stream(self, cid: str, sink: Sink, max_bytes: int) -> int:
+        """Give the content to `sink`. What is no copy yet is fetched whole."""
+        try:
+            return self._copies.stream(cid, sink, max_bytes)
+        except (NotFound, CorruptContent):
+            self._fetch(cid, max_bytes)
+            return self._copies.stream(cid, sink, max_bytes)
 
     def has(self, cid: str) -> bool:
         """Whether there is a copy, or the other store has the content."""

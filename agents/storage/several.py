@@ -26,6 +26,7 @@ from agents.storage.errors import (
     StoreUnavailable,
     TooLarge,
 )
+from agents.storage.sink import Sink
 from agents.storage.spans import Span, Spans
 
 T = TypeVar("T")
@@ -77,6 +78,10 @@ class SeveralStores:
     def get_file(self, cid: str, dest: str | Path, max_bytes: int) -> int:
         """Write the verified content to `dest`, from the first store that has it."""
         return self._first(lambda store: store.get_file(cid, dest, max_bytes))
+
+    def stream(self, cid: str, sink: Sink, max_bytes: int) -> int:
+        """Give the content to `sink`, from the first store that has all of it."""
+        return self._first(lambda store: store.stream(cid, sink, max_bytes))
 
     def has(self, cid: str) -> bool:
         """Whether one of the stores keeps a complete copy. Raises only if none could say so."""

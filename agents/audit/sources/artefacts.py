@@ -14,9 +14,17 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from agents.audit.sources.findings import Part
-from agents.storage.cid import Buffer, cid_of_bytes, digest_of, parse_cid, root_file_size
+from agents.storage.cid import (
+    RAW,
+    Buffer,
+    cid_of_bytes,
+    digest_of,
+    parse_cid,
+    root_file_size,
+)
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import CorruptContent, NotFound, StoreError, StoreUnavailable, TooLarge
+from agents.storage.sink import Hashed, Sink
 from agents.storage.spans import Span, Spans, cut
 
 T = TypeVar("T")
@@ -104,6 +112,26 @@ class Artefacts:
     def get_file(self, cid: str, dest: str | Path, max_bytes: int) -> int:
         """Write the verified content to `dest`."""
         return Path(dest).write_bytes(self.get(cid, max_bytes))
+
+    def stream(self, cid: str, sink: Sink, max_bytes: int) -> int:
+        """Give the content to `sink`; verified when this returns. Raises as `get`."""
+        if parse_cid(cid).codec == RAW:  # one block
+            data = self.get(cid, max_bytes)
+            sink.begin()
+            sink.write(data)
+            return len(data)
+        hashed = Hashed(sink, max_bytes)
+        try:
+            self._store.stream(cid, hashed, max_bytes)
+            if hashed.cid() != cid:
+                why = f"the {hashed.size} bytes that the store gave have the CID {hashed.cid()}"
+                raise CorruptContent(why)
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            self._fail(cid, error)
+        self.read[cid] = hashed.size
+        return hashed.size
 
     def has(self, cid: str) -> bool:
         """Whether the store says so."""
@@ -202,5 +230,5 @@ def _check(cid: str, data: bytes, max_bytes: int) -> None:
     if found != cid:
         raise CorruptContent(f"the {len(data)} bytes that the store gave have the CID {found}")
     # A file's root node kept as plain bytes has the digest of the file but isn't it.
-    if parse_cid(cid).codec == 0x55 and root_file_size(data) is not None:
+    if parse_cid(cid).codec == RAW and root_file_size(data) is not None:
         raise CorruptContent(f"{cid} is the root node of a file, not a file")
