@@ -9,10 +9,14 @@ it was made in, which stands in a file beside it.
 from __future__ import annotations
 
 import os
+from array import array
+from collections.abc import Callable
 from pathlib import Path
 
 from agents.pipeline import inbox
-from agents.pipeline.inbox import Entry, Inbox
+from agents.pipeline.inbox import Entry, EntryReader
+from agents.pipeline.stored_entries import StoredEntries
+from agents.storage.cid import read_pieces
 from agents.storage.durable import PRIVATE_MODE, sync_folder, write_atomic
 
 _CLASS = ".class"  # what the name of that file ends with
@@ -33,7 +37,7 @@ def class_of_entries(path: Path, label: str) -> str:
 
 
 class EntriesFile:
-    """The file of one epoch."""
+    """The file of one epoch. Memory holds where each entry ends, and no entry."""
 
     def __init__(self, path: Path, max_message: int) -> None:
         """Open or begin the file, and cut what a crash left of an entry at its end.
@@ -43,43 +47,54 @@ class EntriesFile:
             OSError: the disk refuses.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._path, self._max_message = path, max_message
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
         self._file = os.fdopen(handle, "r+b", buffering=0)
-        raw, head = path.read_bytes(), inbox.head()
-        if len(raw) < len(head) and head.startswith(raw):
-            raw = head
+        head = inbox.head()
+        began = os.pread(handle, len(head), 0)
+        if len(began) < len(head) and head.startswith(began):
             self._write(0, head)
             sync_folder(path.parent)
-        whole, self._end = Inbox.whole_part(raw, max_message)
-        last = len(whole.entries[-1].to_bytes()) if whole.entries else 0
-        self._file.truncate(self._end)
-        self._last = self._end - last
+        self._ends = array("Q")
+        reader = EntryReader(self._begin, max_message)
+        for piece in read_pieces(self._file):
+            reader.write(piece)
+        reader.check(whole=False)
+        self._file.truncate(self._ends[-1])
 
-    def read(self) -> tuple[Entry, ...]:
-        """All entries."""
-        return Inbox.from_bytes(self.content(), self._max_message).entries
+    def read(self) -> StoredEntries:
+        """The entries that there are now, each of which is read when it is looked at. What looks at
+        one raises OSError."""
+        return StoredEntries(self._read, self._ends[:])
 
     def append(self, entry: Entry) -> None:
         """Write an entry; it is on the disk when this returns. Raises OSError."""
         data = entry.to_bytes()
-        self._last = self._end
-        self._write(self._end, data)
-        self._end += len(data)
+        self._write(self._ends[-1], data)
+        self._ends.append(self._ends[-1] + len(data))
 
     def cut_last(self) -> None:
-        """Take back the entry that was appended last, once. Raises OSError."""
-        self._file.truncate(self._last)
+        """Take back the entry that was appended last. Raises OSError."""
+        self._file.truncate(self._ends[-2])
         os.fsync(self._file.fileno())
-        self._end = self._last
+        self._ends.pop()
 
     def content(self) -> bytes:
         """All of the file."""
-        return self._path.read_bytes()[: self._end]
+        return os.pread(self._file.fileno(), self._ends[-1], 0)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def _begin(self) -> Callable[[Entry], None]:
+        self._ends = array("Q", (len(inbox.head()),))
+        return lambda entry: self._ends.append(self._ends[-1] + entry.size)
+
+    def _read(self, place: int, count: int) -> bytes:
+        found = os.pread(self._file.fileno(), count, place)
+        if len(found) != count:
+            raise OSError(f"the file of entries ends at {place + len(found)}, in an entry")
+        return found
 
     def _write(self, place: int, data: bytes) -> None:
         view = memoryview(data)

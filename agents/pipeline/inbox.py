@@ -15,19 +15,21 @@ it goes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 from eth_utils import keccak
 
 from agents.pipeline.miner_log import MAX_EVENTS, Kind
+from agents.storage.cid import Buffer
 from agents.training.state import PayloadError
 
 MAX_SIGNATURE = 65
 MAX_TRAIL = 2048  # more than 16 stages take
 _MAGIC = b"menagerie inbox 2\0"
 _HEAD = struct.Struct(">BQQIII")
+_NONE = "This is no inbox of a miner."
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,23 @@ class Entry:
         """Whether it comes from nobody and brings nothing."""
         return not (self.sender or self.trail or self.signature or self.message)
 
+    @property
+    def size(self) -> int:
+        """Its bytes in a file."""
+        return _HEAD.size + len(self.trail) + len(self.signature) + len(self.message)
+
     def received(self) -> Received:
         """The entry without its bytes."""
         return Received(self.kind, self.sample, self.sender, self.signature, self.digest, self.bare)
+
+    @classmethod
+    def from_bytes(cls, raw: Buffer) -> Entry:
+        """Of bytes that are an entry, by `EntryReader` or `to_bytes`."""
+        kind, sample, sender, trail, signature, message = _HEAD.unpack_from(raw)
+        signed = _HEAD.size + trail
+        told = signed + signature
+        parts = raw[signed:told], raw[told : told + message], raw[signed - trail : signed]
+        return cls(Kind(kind), sample, sender, *map(bytes, parts))
 
     def to_bytes(self) -> bytes:
         """The only spelling of this entry."""
@@ -76,9 +92,95 @@ class Received:
     bare: bool
 
 
+class EntryReader:
+    """Reads a file of entries that comes in pieces: a sink (`agents.storage.sink`), so it raises
+    nothing about bytes that may be anybody's. It holds an entry and a piece at a time.
+
+    Whether the entries fit each other shows when they are executed.
+
+    Attributes:
+        count: entries that were read.
+        end: bytes that they and the file's head take.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], Callable[[Entry], object]],
+        max_message: int,
+        max_entries: int = MAX_EVENTS,
+    ) -> None:
+        """
+        Args:
+            begin: called where a file begins, or begins anew; gives what takes its entries.
+            max_message: bytes that a message may have.
+        """
+        self._begin, self._limits = begin, (MAX_TRAIL, MAX_SIGNATURE, max_message)
+        self._max_entries = max_entries
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what came: the file's first byte comes next."""
+        self._take = self._begin()
+        self._rest, self._wrong = bytearray(), ""
+        self.count = self.end = 0
+
+    def write(self, data: Buffer, /) -> None:
+        """Take the next bytes. Raises what the taker of entries raises."""
+        if self._wrong:
+            return
+        self._rest += data
+        done = 0
+        while length := self._next(done):
+            if self.end:
+                self._take(Entry.from_bytes(self._rest[done : done + length]))
+                self.count += 1
+            done, self.end = done + length, self.end + length
+        del self._rest[:done]
+
+    def check(self, whole: bool = True) -> None:
+        """Call it when all came, and is verified.
+
+        Raises:
+            PayloadError: no such file, too many or too long entries, or a cut last one if it must
+                be `whole`.
+        """
+        if self._wrong:
+            raise PayloadError(self._wrong)
+        if not self.end:
+            raise PayloadError(_NONE)
+        if whole and self._rest:
+            raise PayloadError(f"The inbox ends in the middle of entry {self.count}.")
+
+    def _next(self, at: int) -> int:
+        """Bytes of the head of the file, or of the entry, that begins there; 0 while it has not
+        all come, or is wrong."""
+        if not self.end:
+            if not _MAGIC.startswith(self._rest[: len(_MAGIC)]):
+                self._wrong = _NONE
+            return len(_MAGIC) if self._rest.startswith(_MAGIC) else 0
+        left = len(self._rest) - at
+        if left < _HEAD.size:
+            return 0
+        kind, _, _, *sizes = _HEAD.unpack_from(self._rest, at)
+        where = f"Entry {self.count} of the inbox"
+        if self.count == self._max_entries:
+            self._wrong = f"The inbox has more than {self._max_entries} entries."
+        elif kind >= len(Kind):
+            self._wrong = f"{where} is of kind {kind}, which there is not."
+        elif any(size > most for size, most in zip(sizes, self._limits, strict=True)):
+            trail, signature, message = sizes
+            self._wrong = (
+                f"{where} has a trail of {trail}, a signature of {signature} and a message of "
+                f"{message} bytes; at most {self._limits[0]}, {self._limits[1]} and "
+                f"{self._limits[2]} are allowed."
+            )
+        length = int(_HEAD.size + sum(sizes))
+        return 0 if self._wrong or length > left else length
+
+
 @dataclass(frozen=True)
 class Inbox:
-    """A miner's entries of one epoch, in the order in which they were executed."""
+    """A miner's entries of one epoch, in the order in which they were executed, all in memory."""
 
     entries: tuple[Entry, ...]
 
@@ -88,27 +190,12 @@ class Inbox:
 
     @classmethod
     def from_bytes(cls, raw: bytes, max_message: int, max_entries: int = MAX_EVENTS) -> Inbox:
-        """Read a stranger's file. Whether the entries fit each other shows when they are executed.
-
-        Args:
-            max_message: bytes that a message may have.
-
-        Raises:
-            PayloadError: not such a file, too many or too long entries, or a cut last one.
-        """
-        entries, end = _read(raw, max_message, max_entries)
-        if end != len(raw):
-            raise PayloadError(f"The inbox ends in the middle of entry {len(entries)}.")
-        return cls(tuple(entries))
-
-    @classmethod
-    def whole_part(cls, raw: bytes, max_message: int) -> tuple[Inbox, int]:
-        """The entries of a miner's own file, and how many of its bytes they take.
-
-        After a crash the last entry may be cut: what follows the whole ones was never acted on.
-        """
-        entries, end = _read(raw, max_message, MAX_EVENTS)
-        return cls(tuple(entries)), end
+        """Read a file. Raises PayloadError as `EntryReader.check`."""
+        found: list[Entry] = []
+        reader = EntryReader(lambda: found.append, max_message, max_entries)
+        reader.write(raw)
+        reader.check()
+        return cls(tuple(found))
 
 
 def head() -> bytes:
@@ -119,32 +206,3 @@ def head() -> bytes:
 def max_inbox_bytes(entries: Iterable[int]) -> int:
     """The length of a file whose entries have a trail and a message of at most these many bytes."""
     return len(_MAGIC) + sum(_HEAD.size + MAX_SIGNATURE + size for size in entries)
-
-
-def _read(raw: bytes, max_message: int, max_entries: int) -> tuple[list[Entry], int]:
-    if raw[: len(_MAGIC)] != _MAGIC:
-        raise PayloadError("This is no inbox of a miner.")
-    entries: list[Entry] = []
-    place = len(_MAGIC)
-    while len(raw) - place >= _HEAD.size:
-        if len(entries) == max_entries:
-            raise PayloadError(f"The inbox has more than {max_entries} entries.")
-        kind, sample, sender, trail, signature, message = _HEAD.unpack_from(raw, place)
-        where = f"Entry {len(entries)} of the inbox"
-        if kind >= len(Kind):
-            raise PayloadError(f"{where} is of kind {kind}, which there is not.")
-        if trail > MAX_TRAIL or signature > MAX_SIGNATURE or message > max_message:
-            raise PayloadError(
-                f"{where} has a trail of {trail}, a signature of {signature} and a message of "
-                f"{message} bytes; at most {MAX_TRAIL}, {MAX_SIGNATURE} and {max_message} are "
-                "allowed."
-            )
-        signed = place + _HEAD.size + trail
-        told = signed + signature
-        end = told + message
-        if end > len(raw):
-            break
-        parts = raw[signed:told], raw[told:end], raw[signed - trail : signed]
-        entries.append(Entry(Kind(kind), sample, sender, *parts))
-        place = end
-    return entries, place

@@ -6,7 +6,8 @@ as unavailable until it does. The log's root must be the committed one. A miner 
 must state the loss of each sample that its log has forward. Whether a loss is true is for
 re-execution to tell. Where the job lists determinism classes, the proof must state one of them. The
 bytes of all of it are bounded before they are read: the log by what the epoch can hold, the entries
-by the log.
+by the log. Entries may still be gigabytes, so nobody holds them: a reader takes them one by one as
+they come, and keeps what `Received` has of each.
 
 Where epochs are audited by segments, the audit seed draws one of every miner's log, and what it
 takes to do that one again must be there too: the state before it and the weights at the end. Where
@@ -18,7 +19,7 @@ exactly the change to the last weights. States are read one after the other, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from agents.jobs.classes import unlisted
@@ -26,8 +27,9 @@ from agents.jobs.job import JobContext
 from agents.pipeline.checkpoint import joined_shapes, parted, published, state_hash
 from agents.pipeline.clasp import loss_digest
 from agents.pipeline.epoch import Epoch
-from agents.pipeline.inbox import Inbox, Received, max_inbox_bytes
+from agents.pipeline.inbox import Entry, EntryReader, Received, max_inbox_bytes
 from agents.pipeline.miner_log import Kind, MinerLog, Origin, Segment, max_log_bytes
+from agents.pipeline.stored_entries import ScratchEntries
 from agents.pipeline.trail import trail_bytes
 from agents.pipeline.work import change
 from agents.protocol.structs import Reveal
@@ -43,14 +45,17 @@ from agents.training.state import PayloadError, State, file_bound, load_state, m
 
 _REASON = 300
 
+Begin = Callable[[], Callable[[Entry], object]]
+"""Called where a miner's entries begin, or begin anew; gives what takes them, one by one."""
+
 
 @dataclass(frozen=True)
 class Mined(Submission):
     """A miner's submission. `gradient` has the tensors of its stage only.
 
     `log` and `proof` are None where there is no gradient. `received`: its entries without their
-    bytes, which `read_inbox` reads again. `segment`: what of its log an audit does again; None for
-    all of it.
+    bytes, which `stream_inbox` and `read_inbox` read again. `segment`: what of its log an audit
+    does again; None for all of it.
     """
 
     stage: int = 0
@@ -123,8 +128,7 @@ def fetch_mined(
             raise PayloadError(f"the proof states another loss of sample {false} than its log")
         if proof.inbox is None:
             raise PayloadError("the proof names no entries")
-        entries = _read(proof.inbox, job, epoch, stage, log, store).entries
-        received = tuple(entry.received() for entry in entries)
+        received = _received(proof.inbox, job, epoch, stage, log, store)
         if audit_seed is not None and job.spec.segment:
             segment = log.segment(audit_seed, job.spec.segment)
             place = before, gradient, log, proof, stage, segment
@@ -173,10 +177,25 @@ def fetch_log(
     return Mined(reveal, None, "", stage, log)
 
 
-def read_inbox(mined: Mined, job: JobContext, epoch: Epoch, store: ContentStore) -> Inbox:
-    """The entries of a miner that was fetched and found good. Raises StoreError."""
+def read_inbox(mined: Mined, job: JobContext, epoch: Epoch, store: ContentStore) -> ScratchEntries:
+    """The entries of a miner that was fetched and found good, on disk. Whoever has looked at them
+    closes them: they may take as much room as `max_inbox_bytes`. Raises StoreError."""
+    found = ScratchEntries()
+    try:
+        stream_inbox(mined, job, epoch, store, found.begin)
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def stream_inbox(
+    mined: Mined, job: JobContext, epoch: Epoch, store: ContentStore, begin: Begin
+) -> None:
+    """Give the entries of such a miner to what `begin` returns. It may be called again, and what
+    came before is void then, as it is where this raises. Raises StoreError."""
     assert mined.log is not None and mined.proof is not None and mined.proof.inbox is not None
-    return _read(mined.proof.inbox, job, epoch, mined.stage, mined.log, store)
+    _stream(mined.proof.inbox, job, epoch, mined.stage, mined.log, store, begin)
 
 
 def read_state(
@@ -266,12 +285,33 @@ def _read_weights(job: JobContext, stage: int, cid: str, store: ContentStore) ->
     return load_state(store.get(cid, file_bound(shapes)), shapes)
 
 
-def _read(
+def _received(
     cid: str, job: JobContext, epoch: Epoch, stage: int, log: MinerLog, store: ContentStore
-) -> Inbox:
+) -> tuple[Received, ...]:
+    found: list[Received] = []
+
+    def begin() -> Callable[[Entry], None]:
+        found.clear()
+        return lambda entry: found.append(entry.received())
+
+    _stream(cid, job, epoch, stage, log, store, begin)
+    return tuple(found)
+
+
+def _stream(
+    cid: str,
+    job: JobContext,
+    epoch: Epoch,
+    stage: int,
+    log: MinerLog,
+    store: ContentStore,
+    begin: Begin,
+) -> None:
     message = max_message_bytes(job)
     longest = max_inbox_bytes(_came_in(epoch, stage, log, message))
-    return Inbox.from_bytes(store.get(cid, longest), message, max_events(epoch))
+    reader = EntryReader(begin, message, max_events(epoch))
+    store.stream(cid, reader, longest)
+    reader.check()
 
 
 def _forward(log: MinerLog) -> list[int]:

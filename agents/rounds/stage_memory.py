@@ -127,12 +127,12 @@ class StageMemories:
             raise CorruptContent(
                 f"what node {node} sent in round {number} can't be read any more: {mined.reason}"
             )
-        entries = read_inbox(mined, job, past.epoch, self._store).entries
         if moved_by:
             before = last_bits.moved(before, moved_by)
-        try:
-            work = replay(begun(job, past, node, before, self._device), entries)
-        except (StageError, WireError, FloatingPointError):
-            return memory
+        with read_inbox(mined, job, past.epoch, self._store) as entries:
+            try:
+                work = replay(begun(job, past, node, before, self._device), entries)
+            except (StageError, WireError, FloatingPointError):
+                return memory
         codec = job.codec_at(past.step)
         return codec.remember(change(before, work.state()), memory, mined.gradient)

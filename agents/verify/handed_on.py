@@ -18,19 +18,22 @@ edge, each by one step of the rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from agents.mechanisms.boundary import Wire, WireError
+from agents.pipeline.inbox import Entry
 from agents.pipeline.miner_log import Event, Kind
 from agents.pipeline.stage import Passed
 from agents.rounds.inputs import RoundInputs
-from agents.rounds.mined import Mined, read_inbox
+from agents.rounds.mined import Mined, stream_inbox
 from agents.storage.content_store import ContentStore
 from agents.storage.errors import StoreError, StoreUnavailable
+from agents.storage.scratch import Scratch
 from agents.training.norms import distance, norm
 from agents.training.spec import update_limit
 
@@ -40,12 +43,42 @@ Pass = tuple[Kind, int]
 """A kind of pass and its sample."""
 
 
-def messages(inputs: RoundInputs, mined: Mined, store: ContentStore) -> dict[Pass, bytes]:
+class Messages(Mapping[Pass, bytes]):
+    """Messages on disk, each read when it is asked for. Their room is free when nobody holds this
+    any more. Raises StoreUnavailable where the disk refuses."""
+
+    def __init__(self) -> None:
+        self._scratch = Scratch()
+        self._places: dict[Pass, tuple[int, int]] = {}
+
+    def __getitem__(self, what: Pass) -> bytes:
+        return self._scratch.read(*self._places[what])
+
+    def __iter__(self) -> Iterator[Pass]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def add(self, what: Pass, message: bytes) -> None:
+        """Keep a message of a pass; nothing if there is one."""
+        if what not in self._places:
+            self._places[what] = self._scratch.append(message), len(message)
+
+    def shorten(self, count: int) -> None:
+        """Drop all but those that were added first."""
+        for what in [*self._places][count:]:
+            del self._places[what]
+        self._scratch.cut(sum(length for _, length in self._places.values()))
+
+
+def messages(inputs: RoundInputs, mined: Mined, store: ContentStore) -> Messages:
     """What a miner handed on, by its neighbours' entries: messages with the digest that it logged.
 
     A neighbour that shows another digest is `agents.verify.denials.contradicted`'s case. Entries
     that were there when the round was read, and are not any more, must not shield anybody: if the
-    inputs are patient they are worth waiting for, else the others' count.
+    inputs are patient they are worth waiting for, else the others' count. Neighbours' entries are
+    looked at as they come; what is kept of all of them is at most one message of each pass.
 
     Raises:
         StoreUnavailable: the store itself is down.
@@ -58,22 +91,29 @@ def messages(inputs: RoundInputs, mined: Mined, store: ContentStore) -> dict[Pas
         for event in mined.log.events
         if event.kind is not Kind.STEP
     }
-    found: dict[Pass, bytes] = {}
+    found = Messages()
+
+    def begin(known: int) -> Callable[[Entry], None]:
+        found.shorten(known)
+        return take
+
+    def take(entry: Entry) -> None:
+        what = entry.kind, entry.sample
+        if entry.sender == node and logged.get(what) == entry.digest:
+            found.add(what, entry.message)
+
     for one in inputs.submissions:
         if not isinstance(one, Mined) or all(entry.sender != node for entry in one.received):
             continue
+        known = len(found)
         try:
-            entries = read_inbox(one, inputs.job, epoch, store).entries
+            stream_inbox(one, inputs.job, epoch, store, partial(begin, known))
         except StoreUnavailable:
             raise
         except StoreError:
             if inputs.patient:
                 raise
-            continue
-        for entry in entries:
-            place = entry.kind, entry.sample
-            if entry.sender == node and logged.get(place) == entry.digest:
-                found[place] = entry.message
+            found.shorten(known)
     return found
 
 

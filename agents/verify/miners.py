@@ -97,16 +97,30 @@ class Off:
 def check_miner(inputs: RoundInputs, mined: Mined, device: str, store: ContentStore) -> Verdict:
     """Do a miner's epoch again, or its drawn segment. Raises StoreError for data that can't be had,
     PayloadError for a state that changed since it was read."""
-    epoch, job, node = inputs.plan.epoch, inputs.job, mined.reveal.node
+    epoch, job = inputs.plan.epoch, inputs.job
     assert epoch is not None
     assert mined.log is not None and mined.gradient is not None and mined.proof is not None
     part = mined.segment or mined.log.part(0, max(1, len(mined.log.steps)))
     if mined.segment is not None and (wrong := misfit(epoch, mined)):
         return Verdict(False, wrong, {})  # so an entry is at its event's place
     first, last = part.first_event, part.first_event + len(part.events)
-    entries = read_inbox(mined, job, epoch, store).entries
-    entries = entries if mined.segment is None else entries[first:last]
-    for place, entry in enumerate(entries, first):
+    with read_inbox(mined, job, epoch, store) as received:
+        entries = received if mined.segment is None else received[first:last]
+        return _checked(inputs, mined, part, entries, device, store)
+
+
+def _checked(
+    inputs: RoundInputs,
+    mined: Mined,
+    part: Segment,
+    entries: Sequence[Entry],
+    device: str,
+    store: ContentStore,
+) -> Verdict:
+    """As `check_miner`, of a part of the log. `entries`: of that part."""
+    epoch, job, node = inputs.plan.epoch, inputs.job, mined.reveal.node
+    assert epoch is not None and mined.proof is not None
+    for place, entry in enumerate(entries, part.first_event):
         wrong = _unsigned(epoch, node, mined.stage, entry, inputs.signed)
         if wrong:
             return Verdict(False, f"Entry {place}: {wrong}", {})
@@ -169,7 +183,7 @@ def _judged(
     false = _false_loss(work.losses, mined.proof, same_class)
     if false is not None:
         reason = f"The loss of sample {false} is not what replay gives."
-        off = Off(_forward(entries, false), _loss_share(work.losses, mined.proof, false))
+        off = Off(_forward(work.events, false), _loss_share(work.losses, mined.proof, false))
         return Verdict(False, reason, {"loss": false}, off=off)
     if mined.segment is not None:
         if same_class:
@@ -180,7 +194,7 @@ def _judged(
         verdict = _compare_payload(inputs, mined, own, same_class, store)
     details = _details(verdict.cosine, same_class, mined.segment)
     if not verdict.ok:
-        last = _last_step(entries)
+        last = _last_step(work.events)
         if mined.segment is not None:
             # Of the optimizer's buffers nobody can say how far off weights are by them.
             share = 0.0 if verdict.change is None else verdict.rel_l2
@@ -219,15 +233,15 @@ def _owes_by_rounding(inputs: RoundInputs, node: int, own: State, off: float | N
     return decides_what_is_owed(owed, moved, own, update_limit(inputs.job.spec), off)
 
 
-def _forward(entries: Sequence[Entry], sample: int) -> int:
-    """The place of a sample's forward."""
-    places = range(len(entries))
-    return next(p for p in places if (entries[p].kind, entries[p].sample) == (Kind.FORWARD, sample))
+def _forward(events: Sequence[Event], sample: int) -> int:
+    """The place of a sample's forward. `events`: one of each entry that was executed."""
+    passes = ((event.kind, event.number) for event in events)
+    return next(p for p, what in enumerate(passes) if what == (Kind.FORWARD, sample))
 
 
-def _last_step(entries: Sequence[Entry]) -> int:
+def _last_step(events: Sequence[Event]) -> int:
     """The place of the last step, after which no weight changes; -1 where there is none."""
-    return max((p for p, entry in enumerate(entries) if entry.kind is Kind.STEP), default=-1)
+    return max((p for p, event in enumerate(events) if event.kind is Kind.STEP), default=-1)
 
 
 def _redo(

@@ -236,7 +236,7 @@ def test_what_a_receiver_owes_of_it_is_judged_by_its_own_class_alone(
     mined = next(s for s in inputs.submissions if s.reveal.node == VICTIM)
     assert isinstance(mined, Mined) and mined.gradient is not None and inputs.plan.epoch is not None
     before = stage_of(inputs.job, inputs.before, mined.stage)
-    entries = read_inbox(mined, inputs.job, inputs.plan.epoch, store).entries
+    entries = tuple(read_inbox(mined, inputs.job, inputs.plan.epoch, store))
     fields = spec("adamw", sharing=SHARING)
     later = make_mined_round(EmbeddedStore(tmp_path / "later"), **fields)
     later = replace(later, plan=replace(later.plan, step=step))

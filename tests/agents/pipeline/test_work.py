@@ -13,7 +13,7 @@ from torch import Tensor
 from agents.mechanisms import boundary as boundaries
 from agents.mechanisms.boundary import WireError
 from agents.pipeline.epoch import Epoch
-from agents.pipeline.inbox import Entry, Inbox
+from agents.pipeline.inbox import Entry, EntryReader, Inbox
 from agents.pipeline.miner_log import Kind, MinerLog
 from agents.pipeline.stage import StageError
 from agents.pipeline.work import StageWork, replay, since_step
@@ -168,14 +168,55 @@ def test_a_sample_begins_at_one_miner_of_the_first_stage_alone() -> None:
         work(21).do(Entry(FORWARD, 43, other, b"s", b"code"))
 
 
+def reading(found: list[Entry]) -> EntryReader:
+    def begin() -> Callable[[Entry], None]:
+        found.clear()
+        return found.append
+
+    return EntryReader(begin, max_message=1_000)
+
+
 def test_after_a_crash_the_whole_entries_are_left() -> None:
     ours, *_ = worked()
     raw = Inbox(tuple(ours)).to_bytes()
-    for cut in range(len(raw) - len(ours[-1].to_bytes()), len(raw)):
-        kept, size = Inbox.whole_part(raw[:cut], max_message=1_000)
-        assert kept.entries == tuple(ours[:-1]) and kept.to_bytes() == raw[:size]
+    for cut in range(len(raw) - ours[-1].size, len(raw)):
+        kept: list[Entry] = []
+        reader = reading(kept)
+        reader.write(raw[:cut])
+        reader.check(whole=False)
+        assert kept == ours[:-1] and Inbox(tuple(kept)).to_bytes() == raw[: reader.end]
     with pytest.raises(PayloadError, match="in the middle of entry 3"):
         Inbox.from_bytes(raw[:-1], max_message=1_000)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 18, 33, 1_000, 1 << 20])
+def test_an_inbox_may_come_in_pieces_and_begin_anew(piece: int) -> None:
+    ours, theirs, *_ = worked()
+    found: list[Entry] = []
+    reader = reading(found)
+    reader.write(b"not an inbox")
+    for entries in (ours, theirs):
+        reader.begin()
+        raw = Inbox(tuple(entries)).to_bytes()
+        for at in range(0, len(raw), piece):
+            reader.write(memoryview(raw)[at : at + piece])
+        reader.check()
+        assert found == entries and reader.count == len(entries) and reader.end == len(raw)
+
+
+def test_bytes_that_may_be_anybodys_are_not_complained_of() -> None:
+    """A store that lies would else have a miner look as if it showed no inbox. It is said when the
+    bytes are verified, and what follows the wrong ones is not read."""
+    raw = Inbox(tuple(worked()[0])).to_bytes()
+    found: list[Entry] = []
+    reader = reading(found)
+    reader.write(raw)
+    count = reader.count
+    reader.write(b"\x03" + bytes(32))
+    reader.write(raw[18:])
+    assert len(found) == count
+    with pytest.raises(PayloadError, match=f"Entry {count} of the inbox is of kind 3"):
+        reader.check()
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ def test_an_honest_miner_is_read_as_it_worked(mined: MinedRound, node: int) -> N
     assert (found.reason, found.stage, found.log) == ("", work.stage, work.log)
     assert found.received == tuple(entry.received() for entry in work.entries)
     assert mined.plan.epoch is not None
-    whole = read_inbox(found, mined.job, mined.plan.epoch, mined.store)
-    assert whole == Inbox(work.entries)
+    with read_inbox(found, mined.job, mined.plan.epoch, mined.store) as whole:
+        assert tuple(whole) == work.entries
     assert found.gradient is not None and found.gradient.keys() == work.change.keys()
 
 

@@ -24,6 +24,7 @@ from agents.rounds.inputs import RoundInputs
 from agents.rounds.mined import Mined, fetch_mined
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.errors import NotFound
+from agents.storage.sink import Sink
 from agents.verify.handed_on import HandedOn, messages
 from agents.verify.spot_checks import malformed, reexecute
 from tests.stage.memory.honest_round import AUDIT_SEED, DEVICE
@@ -187,10 +188,10 @@ def test_a_neighbour_that_takes_its_entries_down_shields_nobody(tmp_path: Path) 
     assert any(entry.sender == NODE for entry in friend.received)
 
     class Without(EmbeddedStore):
-        def get(self, cid: str, max_bytes: int) -> bytes:
+        def stream(self, cid: str, sink: Sink, max_bytes: int) -> int:
             if friend.proof is not None and cid == friend.proof.inbox:
                 raise NotFound("it is gone")
-            return super().get(cid, max_bytes)
+            return super().stream(cid, sink, max_bytes)
 
     store = Without(mined.store.root)
     with pytest.raises(NotFound):
