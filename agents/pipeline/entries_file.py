@@ -78,10 +78,6 @@ class EntriesFile:
         os.fsync(self._file.fileno())
         self._ends.pop()
 
-    def content(self) -> bytes:
-        """All of the file."""
-        return os.pread(self._file.fileno(), self._ends[-1], 0)
-
     def close(self) -> None:
         """Close the file."""
         self._file.close()

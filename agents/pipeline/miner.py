@@ -44,11 +44,11 @@ _FAILURES = (StageError, WireError, FloatingPointError)
 
 @dataclass(frozen=True)
 class Finished:
-    """A miner's epoch. `inbox`: the bytes of its entries. `busy_s`: seconds in which it executed
+    """A miner's epoch. `inbox`: the file of its entries. `busy_s`: seconds in which it executed
     them, each once. What a restart executes again counts in the place of what it did before."""
 
     work: StageWork
-    inbox: bytes
+    inbox: Path
     busy_s: float
 
 
@@ -143,7 +143,7 @@ class Miner:
             if self._schedule.passes and not self._broken:
                 self._execute(self._schedule.step())
             self._take_leave(deadline, stop)
-            return Finished(self._work, self._file.content(), self._busy_s)
+            return Finished(self._work, self._path, self._busy_s)
         finally:
             self._post.close(self._epoch, over)
             self._courier.stop()

@@ -41,7 +41,7 @@ from agents.rounds.proof import ProofOfComputation
 from agents.rounds.stage_payload import packed
 from agents.rounds.work import Outgoing, Work
 from agents.runtime.context import Context
-from agents.storage.cid import cid_of_bytes
+from agents.storage.cid import cid_of_bytes, cid_of_file
 from agents.training.assignment import task_id
 from agents.training.determinism import determinism_class
 from agents.training.spec import Hyperparameters
@@ -212,6 +212,8 @@ class Mining:
         update = self._outgoing(own, owed)
         payload, after = packed(job, plan, node, update, owed)
         trace = log.to_bytes()
+        with finished.inbox.open("rb") as entries:
+            inbox = cid_of_file(entries)
         proof = ProofOfComputation(
             node=node,
             task=task_id(plan.epoch.job, plan.step, node).hex(),
@@ -222,7 +224,7 @@ class Mining:
             compute_time_ms=int(spent_s * 1000),
             determinism_class=determinism_class(self._device, False),
             busy_ms=max(1, int(1000 * finished.busy_s)) if job.spec.measured_paths else None,
-            inbox=cid_of_bytes(finished.inbox),
+            inbox=inbox,
             losses=stated(work.losses),
             memory=job.memory if job.spec.pipeline.declared_memory else None,
             **self._states(job, work, states),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from agents.pipeline.checkpoint import States
 from agents.runtime.background import Background
@@ -76,24 +77,23 @@ class Publication:
         if entry is None:
             return  # of a round so old that it was cleared away
         for artefact in self._artefacts:
-            content = self._content(name, artefact, entry.get(_JOURNALLED.get(artefact, "")))
-            if content is not None:
+            path = self._commitments.path(name, artefact)
+            if artefact in _JOURNALLED and _JOURNALLED[artefact] in entry:
+                content = self._content(path, entry[_JOURNALLED[artefact]])
                 self._store.pin(self._store.put_bytes(content))
+            elif path.exists():  # a miner's entries may be more than memory holds
+                self._store.pin(self._store.put_file(path))
         for path in States(self._commitments.path(name, STATES)).paths():
             self._store.pin(self._store.put_file(path))
 
-    def _content(self, name: str, artefact: str, digest: str | None) -> bytes | None:
-        """A file's bytes, None if there is none. `digest`: what the journal says of it, if it
-        does."""
-        path = self._commitments.path(name, artefact)
+    def _content(self, path: Path, digest: str) -> bytes:
+        """A file's bytes. `digest`: what the journal says of it."""
         try:
             content = path.read_bytes()
         except FileNotFoundError:
-            if digest is None:
-                return None
             raise _Lost(f"{path} is gone") from None
         # Before it goes out: it may be what another node has not revealed yet.
-        if digest is not None and digest_of(cid_of_bytes(content)).hex() != digest:
+        if digest_of(cid_of_bytes(content)).hex() != digest:
             raise _Lost(f"{path} is not what was committed to")
         return content
 

@@ -19,6 +19,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from agents.jobs.job import JobContext
 from agents.jobs.outer_step import weights_of
@@ -50,7 +51,7 @@ class Work:
     """What a task produced: the artefacts to publish, and what to keep for the next round, the
     codec's memory and the state of the inner optimizer.
 
-    `inbox`: of a miner, the entries that its log came of.
+    `inbox`: of a miner, the file of the entries that its log came of, which may be large.
     """
 
     payload: bytes
@@ -58,7 +59,7 @@ class Work:
     proof: bytes
     trace_root: bytes
     memory: bytes | None = None
-    inbox: bytes | None = None
+    inbox: Path | None = None
     inner: bytes | None = None
 
 

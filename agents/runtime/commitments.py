@@ -24,7 +24,7 @@ from typing import Any
 from agents.runtime.errors import JournalFull
 from agents.runtime.faults import crashpoint
 from agents.runtime.journal import Journal
-from agents.storage.durable import drop_parts, write_atomic
+from agents.storage.durable import copy_atomic, drop_parts, write_atomic
 
 Entry = dict[str, Any]
 
@@ -43,14 +43,15 @@ class Commitments:
         drop_parts(artefacts)
 
     def keep(
-        self, name: str, fields: Mapping[str, Any], files: Mapping[str, bytes | None]
+        self, name: str, fields: Mapping[str, Any], files: Mapping[str, bytes | Path | None]
     ) -> Entry:
         """Put files and fields on disk under `name`, with a fresh salt; return the entry.
 
         Only then may the commitment be sent. `fields` is plain JSON; `files` are bytes by artefact,
-        None for one that there is not. If there is an entry, it is returned and nothing is written.
-        The entry's `salt` is 32 random bytes as hex. Raises JournalFull when the disk refuses, and
-        there is neither entry nor file then, or files only that `sweep` finds.
+        or the path of a file to copy, None for one that there is not. If there is an entry, it is
+        returned and nothing is written. The entry's `salt` is 32 random bytes as hex. Raises
+        JournalFull when the disk refuses, and there is neither entry nor file then, or files only
+        that `sweep` finds.
         """
         kept = self.get(name)
         if kept is not None:
@@ -66,11 +67,14 @@ class Commitments:
         return entry
 
     @staticmethod
-    def _write(paths: list[Path], content: bytes) -> None:
+    def _write(paths: list[Path], content: bytes | Path) -> None:
         """Write the last of a commitment's files; all of them are dropped when that fails."""
         path = paths[-1]
         try:
-            write_atomic(path, content)
+            if isinstance(content, Path):
+                copy_atomic(path, content)
+            else:
+                write_atomic(path, content)
         except OSError as error:
             for written in paths:
                 _drop(written)

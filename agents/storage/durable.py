@@ -13,6 +13,7 @@ import ctypes
 import io
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -124,6 +125,17 @@ def write_atomic(path: Path | str, data: bytes, mode: int = PRIVATE_MODE) -> Pat
         file.write(data)
         commit(path)
     return path
+
+
+def copy_atomic(path: Path, source: Path) -> None:
+    """Make what `source` holds the content of `path`, as `write_atomic`, in bounded memory.
+
+    Raises OSError when the disk refuses, or `source` can't be read.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with source.open("rb") as reading, atomic_file(path.parent, PRIVATE_MODE) as (file, commit):
+        shutil.copyfileobj(reading, file)
+        commit(path)
 
 
 def sync_folder(folder: Path) -> None:

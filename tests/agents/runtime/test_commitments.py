@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,27 @@ def test_an_entry_is_written_once(kept: Commitments) -> None:
     first = kept.keep("task-1-2-ab", {"what": "w"}, {"payload": b"one"})
     assert kept.keep("task-1-2-ab", {"what": "other"}, {"payload": b"two"}) == first
     assert kept.path("task-1-2-ab", "payload").read_bytes() == b"one"
+
+
+def test_a_large_file_is_copied_and_never_held(kept: Commitments, tmp_path: Path) -> None:
+    source = tmp_path / "entries"
+    source.write_bytes(bytes(32 << 20))
+    tracemalloc.start()
+    try:
+        kept.keep("submission-1-2-ab", {"what": "w"}, {"inbox": source})
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    source.unlink()  # whoever made it begins another epoch
+    found = kept.path("submission-1-2-ab", "inbox")
+    assert found.stat().st_size == 32 << 20 and found.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_can_not_be_copied_leaves_no_secret(kept: Commitments, tmp_path: Path) -> None:
+    with pytest.raises(JournalFull, match="does not commit to work that it might lose"):
+        kept.keep("submission-1-2-ab", {}, {"payload": b"one", "inbox": tmp_path / "gone"})
+    assert kept.get("submission-1-2-ab") is None
+    assert not kept.path("submission-1-2-ab", "payload").exists()
 
 
 def test_every_salt_is_another(kept: Commitments) -> None:
