@@ -6,13 +6,14 @@ One is found by the name of its file in `agents.training.inner`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
 from agents.mechanisms.registry import MechanismRegistry, UnknownMechanism
 from agents.training.flat import FlatModule
+from agents.training.most_moved import Most
 from agents.training.spec import Hyperparameters, SpecError
 from agents.training.state import Shapes, State
 
@@ -64,6 +65,13 @@ class InnerOptimizer(Protocol):
 
     def numbers(self, shapes: Shapes) -> int:
         """fp32 numbers that it needs beside weights, gradient and theta_0, for such a model."""
+        ...
+
+    def most_moved(
+        self, shapes: Shapes, hidden: Collection[str], hyper: Hyperparameters, steps: int
+    ) -> dict[str, Most]:
+        """How far so many steps from zero, or fewer, can move each tensor of a model at most. A
+        tensor that nothing bounds is left out. ``hidden``: names of the hidden matrices."""
         ...
 
 

@@ -25,6 +25,7 @@ from agents.training.model import (
     Rotary,
     check_size,
     draw,
+    hidden_matrices,
     init_tensor,
 )
 from agents.training.on_meta import shapes_only
@@ -227,6 +228,12 @@ def stage_template(slices: Slices, index: int) -> dict[str, tuple[int, ...]]:
         stage = Stage(slices, index)
     check_size(stage)
     return {name: tuple(p.shape) for name, p in sorted(stage.named_parameters())}
+
+
+def hidden_of(slices: Slices, index: int) -> tuple[str, ...]:
+    """Names of the hidden matrices of a stage, in no memory."""
+    with shapes_only():
+        return hidden_matrices(slices.spec.kind, Stage(slices, index))
 
 
 def init_stages(slices: Slices) -> State:

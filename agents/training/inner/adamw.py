@@ -8,13 +8,15 @@ class gives the same bits. Its state is both moments.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from agents.training.flat import FlatModule
-from agents.training.inner.parts.moments import clip_norm, moments_of
+from agents.training.inner.parts.moments import clip_norm, moments_of, most_by_moments
+from agents.training.most_moved import Most
 from agents.training.optimizers import register
 from agents.training.spec import Hyperparameters
 from agents.training.state import Shapes, State
@@ -64,3 +66,9 @@ class AdamWChoice:
     def numbers(self, shapes: Shapes) -> int:
         """Both moments."""
         return 2 * sum(math.prod(shape) for shape in shapes.values())
+
+    def most_moved(
+        self, shapes: Shapes, hidden: Collection[str], hyper: Hyperparameters, steps: int
+    ) -> dict[str, Most]:
+        """Each number by itself; vectors have no decay."""
+        return most_by_moments(shapes, hyper, steps)

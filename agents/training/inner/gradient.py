@@ -8,6 +8,7 @@ their sum divided by H, in fp32.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from agents.training.flat import FlatModule
+from agents.training.most_moved import Most
 from agents.training.optimizers import register
 from agents.training.spec import Hyperparameters
 from agents.training.state import Shapes, State
@@ -70,3 +72,9 @@ class GradientChoice:
     def numbers(self, shapes: Shapes) -> int:
         """The sum and the mean."""
         return 2 * sum(math.prod(shape) for shape in shapes.values())
+
+    def most_moved(
+        self, shapes: Shapes, hidden: Collection[str], hyper: Hyperparameters, steps: int
+    ) -> dict[str, Most]:
+        """Nothing bounds a gradient that is not clipped."""
+        return {}

@@ -15,7 +15,7 @@ bits are promised within one determinism class.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,8 +24,9 @@ from torch import Tensor
 
 from agents.mechanisms.options import check_choice, check_float
 from agents.training.flat import FlatModule
-from agents.training.inner.parts.moments import clip_norm, moments_of
-from agents.training.inner.parts.newton_schulz import orthogonalised
+from agents.training.inner.parts.moments import clip_norm, moments_of, most_by_moments
+from agents.training.inner.parts.newton_schulz import LARGEST, orthogonalised
+from agents.training.most_moved import Most, over_steps
 from agents.training.optimizers import register
 from agents.training.spec import Hyperparameters
 from agents.training.state import Shapes, State
@@ -79,6 +80,27 @@ class MuonChoice:
         together = min(sum(matrices), max(BATCH, *matrices)) if matrices else 0
         return 2 * sum(math.prod(shape) for shape in shapes.values()) + _COPIES * together
 
+    def most_moved(
+        self, shapes: Shapes, hidden: Collection[str], hyper: Hyperparameters, steps: int
+    ) -> dict[str, Most]:
+        """Each row and column of a hidden matrix is no longer than its largest singular value; of
+        the rest each number by itself."""
+        found = most_by_moments(
+            {name: shape for name, shape in shapes.items() if name not in hidden}, hyper, steps
+        )
+        for name in hidden:
+            rate = hyper.lr * self.lr_ratio * self.ratio(name)
+            part = (
+                rate * _SCALE * math.sqrt(max(shapes[name])) * LARGEST[_DTYPES[self.newton_schulz]]
+            )
+            share, most = over_steps(1.0 - rate * hyper.weight_decay, (part,) * steps)
+            found[name] = Most(share, most, most)
+        return found
+
+    def ratio(self, name: str) -> float:
+        """Rate of a hidden matrix over that of hidden matrices in general."""
+        return self.boundary_ratio if name.startswith(BOUNDARIES) else 1.0
+
 
 class Muon:
     """Muon over the hidden matrices of a model, AdamW over the rest of its flat vectors."""
@@ -88,7 +110,7 @@ class Muon:
         values, grads = net.views(net.values), net.views(net.grads)
         alike: dict[tuple[float, tuple[int, ...]], list[str]] = {}
         for name in net.hidden:
-            ratio = choice.boundary_ratio if name.startswith(BOUNDARIES) else 1.0
+            ratio = choice.ratio(name)
             alike.setdefault((ratio, tuple(sorted(values[name].shape))), []).append(name)
         self._stacks = [
             _Stack([values[name] for name in part], [grads[name] for name in part], ratio)

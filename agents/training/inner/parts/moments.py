@@ -11,12 +11,16 @@ determinism class.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 from torch.optim import AdamW
 
+from agents.training.most_moved import Most, over_steps
 from agents.training.spec import Hyperparameters
+from agents.training.state import Shapes
 
 CHUNK = 1 << 17  # numbers worked on at once by a CPU
 _ROW = 1 << 14  # numbers whose norm a GPU takes in fp32
@@ -37,6 +41,38 @@ def clip_norm(gradient: Tensor, bound: float) -> None:
         raise FloatingPointError("the gradient is not finite; lower the learning rate")
     if norm > bound:
         gradient.mul_(bound / norm)
+
+
+def most_by_moments(shapes: Shapes, hyper: Hyperparameters, steps: int) -> dict[str, Most]:
+    """How far steps from zero can move tensors; those of one dimension have no decay."""
+    plain = _most(hyper.lr, hyper.betas, 0.0, steps)
+    decayed = _most(hyper.lr, hyper.betas, hyper.weight_decay, steps)
+    return {name: decayed if len(shape) >= 2 else plain for name, shape in shapes.items()}
+
+
+@lru_cache(256)
+def _most(lr: float, betas: tuple[float, float], decay: float, steps: int) -> Most:
+    return Most(*over_steps(1.0 - lr * decay, (lr * one for one in _ratios(betas, steps))))
+
+
+def _ratios(betas: tuple[float, float], steps: int) -> Iterator[float]:
+    """Of each of so many steps from zero, the first moment over the root of the second, at most.
+
+    With weights p_i of the first and q_i of the second, sum p_i g_i is at most
+    sqrt(sum p_i^2 / q_i) sqrt(sum q_i g_i^2), by Cauchy and Schwarz, and there are gradients g_i
+    for which it is. It is infinite where the second forgets at once what the first keeps.
+    """
+    beta1, beta2 = betas
+    power1 = power2 = term = 1.0
+    growth = beta1 * beta1 / beta2 if beta2 else math.inf if beta1 else 0.0
+    total = 0.0
+    for _ in range(steps):
+        total += term
+        term *= growth
+        power1 *= beta1
+        power2 *= beta2
+        first = (1.0 - beta1) * math.sqrt(total / (1.0 - beta2))
+        yield first * math.sqrt(1.0 - power2) / (1.0 - power1)
 
 
 def _norm_in_chunks(gradient: Tensor) -> float:
