@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor
 
 from agents.mechanisms.codec.parts.container import Layout, Payload
+from agents.mechanisms.codec.parts.stretch import Stretch
 from agents.mechanisms.codec.parts.support import Support
 from agents.mechanisms.registry import MechanismRegistry
 
@@ -23,6 +24,8 @@ __all__ = [
     "LinearCodec",
     "Payload",
     "Shapes",
+    "Stretch",
+    "StretchCodec",
     "Support",
     "SupportCodec",
     "get",
@@ -119,6 +122,18 @@ class SupportCodec(Protocol):
     def support(self, data: bytes, shapes: Shapes, seed: bytes) -> Support:
         """The numbers a payload sends, zeros left out; ContainerError as `decode`."""
         ...
+
+
+@runtime_checkable
+class StretchCodec(Protocol):
+    """What a codec offers besides if it bounds each tensor of what it says and keeps.
+
+    So what a node sends can be held against what it can have had to send
+    (`agents.rounds.stage_bound`).
+    """
+
+    @property
+    def stretch(self) -> Stretch: ...
 
 
 @runtime_checkable

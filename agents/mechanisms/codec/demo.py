@@ -20,6 +20,7 @@ So one set of coefficients has one spelling.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -47,6 +48,7 @@ from agents.mechanisms.codec.parts.edges import crossed, outside, swapped, worse
 from agents.mechanisms.codec.parts.even_levels import even_levels
 from agents.mechanisms.codec.parts.places import PlaceCode, place_code
 from agents.mechanisms.codec.parts.selection import Source
+from agents.mechanisms.codec.parts.stretch import Stretch, of_means, of_steps
 from agents.mechanisms.codec.parts.support import Support
 from agents.mechanisms.codec.parts.transform import Synthesis, analysis
 from agents.mechanisms.codec.parts.vector import left
@@ -88,6 +90,14 @@ class Demo:
     def has_memory(self) -> bool:
         """Whether anything is kept."""
         return self.decay > 0
+
+    @property
+    def stretch(self) -> Stretch:
+        """A coefficient is off by one step at most, and a step is a chunk's largest over `top`;
+        with one magnitude that is their mean."""
+        if self._top == 1:
+            return of_means(1.0, self.decay)
+        return of_steps(math.sqrt(self.per_chunk) / self._top, self.decay)
 
     @property
     def _top(self) -> int:

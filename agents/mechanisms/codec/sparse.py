@@ -47,6 +47,7 @@ from agents.mechanisms.codec.parts.container import ContainerError, Layout
 from agents.mechanisms.codec.parts.edges import crossed, means, swapped, worse
 from agents.mechanisms.codec.parts.places import PlaceCode, place_code
 from agents.mechanisms.codec.parts.selection import Source
+from agents.mechanisms.codec.parts.stretch import Stretch, of_means
 from agents.mechanisms.codec.parts.support import Support
 from agents.mechanisms.codec.parts.two_levels import two_levels
 from agents.mechanisms.codec.parts.vector import left
@@ -99,6 +100,11 @@ class Sparse:
     def has_memory(self) -> bool:
         """Whether anything is kept."""
         return self.decay > 0
+
+    @property
+    def stretch(self) -> Stretch:
+        """Numbers that are sent are written as means of their magnitudes."""
+        return of_means(self.gain, self.decay)
 
     def layout(self, shapes: Shapes) -> Layout:
         """One U8 tensor `q`: per group scales, places, codes."""

@@ -45,6 +45,7 @@ from agents.mechanisms.codec.parts.chunks import PIECE
 from agents.mechanisms.codec.parts.container import ContainerError, Layout, Payload
 from agents.mechanisms.codec.parts.edges import means
 from agents.mechanisms.codec.parts.strata import drawn
+from agents.mechanisms.codec.parts.stretch import Stretch, of_means
 from agents.mechanisms.codec.parts.vector import left, total
 from agents.mechanisms.options import LONG_MEMORY_ROUNDS, check_float, check_int
 
@@ -161,6 +162,11 @@ class CellCodec(ABC):
     def has_memory(self) -> bool:
         """Whether anything is kept."""
         return self.decay > 0
+
+    @property
+    def stretch(self) -> Stretch:
+        """What is sent of the drawn cells are lengths along directions, written as their mean."""
+        return of_means(self.gain, self.decay)
 
     @property
     def fine_names(self) -> tuple[str, ...]:
