@@ -42,7 +42,7 @@ from agents.training.flat import FlatModel
 from agents.training.inner_state import optimizer_shapes
 from agents.training.model import init_state, template
 from agents.training.sealed_data import key_for, open_sealed
-from agents.training.slices import Slices, init_stages, products, stage_template
+from agents.training.slices import Slices, hidden_of, init_stages, products, stage_template
 from agents.training.spec import MAX_SPEC_BYTES, Hyperparameters, JobSpec, SpecError
 from agents.training.state import Shapes, State
 
@@ -271,6 +271,18 @@ class JobContext:
             hyper = Hyperparameters.of(self.spec, 0)
             self._optimizers[index] = optimizer_shapes(self.slices, index, hyper)
         return self._optimizers[index]
+
+    def stage_hidden(self, index: int) -> tuple[str, ...]:
+        """Names of the hidden matrices of stage 0.. of a split model, which an inner optimizer may
+        treat in its own way."""
+        if index not in self._hidden:
+            assert self.slices is not None
+            self._hidden[index] = hidden_of(self.slices, index)
+        return self._hidden[index]
+
+    @cached_property
+    def _hidden(self) -> dict[int, tuple[str, ...]]:
+        return {}
 
     @cached_property
     def _optimizers(self) -> dict[int, Shapes]:

@@ -4,10 +4,11 @@
 Rule: a miner that shows no log, or no entries, can't be checked by anybody, so its payload counts
 as unavailable until it does. The log's root must be the committed one. A miner of the last stage
 must state the loss of each sample that its log has forward. Whether a loss is true is for
-re-execution to tell. Where the job lists determinism classes, the proof must state one of them. The
-bytes of all of it are bounded before they are read: the log by what the epoch can hold, the entries
-by the log. Entries may still be gigabytes, so nobody holds them: a reader takes them one by one as
-they come, and keeps what `Received` has of each.
+re-execution to tell. A payload that is more than the steps of its log can have made is none
+(`agents.rounds.stage_bound`). Where the job lists determinism classes, the proof must state one of
+them. The bytes of all of it are bounded before they are read: the log by what the epoch can hold,
+the entries by the log. Entries may still be gigabytes, so nobody holds them: a reader takes them one
+by one as they come, and keeps what `Received` has of each.
 
 Where epochs are audited by segments, the audit seed draws one of every miner's log, and what it
 takes to do that one again must be there too: the state before it and the weights at the end. Where
@@ -37,6 +38,7 @@ from agents.rounds.payload import read_payload
 from agents.rounds.plan import Plan
 from agents.rounds.proof import ProofOfComputation, max_proof_bytes
 from agents.rounds.report import UNAVAILABLE
+from agents.rounds.stage_bound import check_bound
 from agents.rounds.submissions import Submission
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
@@ -121,6 +123,7 @@ def fetch_mined(
         log = MinerLog.from_bytes(store.get(proof.trace, max_log_bytes(events)), origin, events)
         if log.root() != reveal.trace_root:
             raise PayloadError("the log has not the root that was committed to")
+        check_bound(job, plan, stage, gradient, before, len(log.steps))
         samples = _forward(log) if stage == epoch.last else []
         if [sample for sample, _ in proof.losses] != samples:
             raise PayloadError("the proof does not state the losses of exactly the log's samples")
