@@ -33,7 +33,8 @@ _ROW, _ROWS = 2**16, 16  # numbers that merge and score read of a payload at a t
 @dataclass(frozen=True)
 class _Sizes:
     """In fp32 numbers: the model, its state with velocity, what the inner optimizer needs and what
-    it takes from round to round, what the codec owes, a payload, what making a payload takes."""
+    it takes from round to round, what the codec owes, a payload, as much of it as is kept beside
+    what it decodes to, what making a payload takes."""
 
     model: int
     state: int
@@ -41,6 +42,7 @@ class _Sizes:
     gathered: int
     owed: int
     payload: int
+    kept: int
     encoding: int
 
     @property
@@ -97,6 +99,7 @@ def _sizes(spec: JobSpec, shapes: Shapes, codec: Codec) -> _Sizes:
         gathered=_MOMENTS * model if spec.optimizer.inner_state == "kept" else 0,
         owed=model if codec.has_memory else 0,
         payload=payload,
+        kept=0 if codec.lossless else payload,
         encoding=payload + model,
     )
 
@@ -111,7 +114,7 @@ def _trainer(size: _Sizes, payloads: int) -> int:
 
 def _aggregator(size: _Sizes, payloads: int) -> int:
     """Fetch all payloads, merge and apply them, evaluate, write update and checkpoint."""
-    held = size.state + payloads * size.model + _ROW * (payloads + _ROWS)
+    held = size.state + payloads * (size.model + size.kept) + _ROW * (payloads + _ROWS)
     result = _result(size) + _NET * size.model
     # The update's parts and the whole; then the checkpoint's, beside the update.
     writing = max(2 * size.model, size.model + 2 * size.state)
@@ -120,7 +123,7 @@ def _aggregator(size: _Sizes, payloads: int) -> int:
 
 def _verifier(size: _Sizes, payloads: int) -> int:
     """An aggregator's work, then with its result in hand one trainer's, and the comparison."""
-    held = size.state + payloads * size.model + _result(size) + _NET * size.model
+    held = size.state + payloads * (size.model + size.kept) + _result(size) + _NET * size.model
     held += size.model + size.state + size.owed + size.gathered  # update and checkpoint as files
     redone = size.gathered + 2 * size.model  # theta_H and the update
     comparing = redone + size.encoding + 2 * size.model

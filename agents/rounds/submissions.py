@@ -6,6 +6,10 @@ fault becomes a sentence and no exception, so that one bad node can't stop a rou
 redoes the work, a payload that was committed for another input than the node's assignment is no
 payload, whatever is in it. Where the job lists determinism classes, neither is one whose proof of
 computation can't be read, or states a class that is not listed.
+
+A lossy codec's payload is kept beside what it decodes to, since some checks compare what it says
+before its choices. The store can't be asked for it again: where payloads are sealed, what lies
+there is the sealed one.
 """
 
 from __future__ import annotations
@@ -32,12 +36,15 @@ class Submission:
     """A node's payload, or the reason why there is none. `gradient` is fp32 by tensor name.
 
     `determinism_class`: the one that its proof states, where the job lists classes; else empty.
+    `payload`: the checked bytes that `gradient` was decoded from, opened if they were sealed; empty
+    where there is no gradient, and where the codec is lossless.
     """
 
     reveal: Reveal
     gradient: State | None
     reason: str
     determinism_class: str = field(default="", kw_only=True)
+    payload: bytes = field(default=b"", kw_only=True, repr=False)
 
     @property
     def unavailable(self) -> bool:
@@ -48,7 +55,9 @@ class Submission:
 def left_out(submissions: Sequence[Submission], nodes: Collection[int]) -> list[Submission]:
     """A round's submissions, as who could not get the payloads of some nodes has them."""
     return [
-        replace(one, gradient=None, reason=UNAVAILABLE) if one.reveal.node in nodes else one
+        replace(one, gradient=None, reason=UNAVAILABLE, payload=b"")
+        if one.reveal.node in nodes
+        else one
         for one in submissions
     ]
 
@@ -102,7 +111,8 @@ def fetch(
         gradient = read_payload(raw, job.codec, job.shapes, seed)
     except PayloadError as error:
         return Submission(reveal, None, f"bad payload: {error}"[:300])
-    return Submission(reveal, gradient, "", determinism_class=stated)
+    kept = b"" if job.codec.lossless else raw
+    return Submission(reveal, gradient, "", determinism_class=stated, payload=kept)
 
 
 def _class_of(reveal: Reveal, job: JobContext, store: ContentStore) -> str:

@@ -319,7 +319,7 @@ def reexecute(
         trace.hashes if trace is not None and inputs.job.traced else None,
     )
     if not (verdict.exact or same_class) and isinstance(inputs.job.codec, EdgedCodec):
-        verdict = _compare_codes(inputs, submission, own.pseudo_gradient, verdict, store)
+        verdict = _compare_codes(inputs, submission, own.pseudo_gradient, verdict)
     details: dict[str, Any] = {
         "cosine": verdict.cosine,
         "rel_l2": verdict.rel_l2 if math.isfinite(verdict.rel_l2) else None,
@@ -364,7 +364,6 @@ def _compare_codes(
     submission: Submission,
     gradient: State,
     found: Comparison,
-    store: ContentStore,
 ) -> Comparison:
     """What the payload says before the codec's choices, which a rounding may have turned."""
     job, node = inputs.job, submission.reveal.node
@@ -372,8 +371,7 @@ def _compare_codes(
     assert isinstance(codec, EdgedCodec)
     limits = update_limit(job.spec), EDGE_FLOOR[job.spec.precision]
     how = Encoding(codec, inputs.memory(node), seed, *limits)
-    raw = store.get_digest(submission.reveal.content, max_payload_bytes(codec, job.shapes))
-    return compare_encoded(job.privacy.release(gradient), raw, how, found)
+    return compare_encoded(job.privacy.release(gradient), submission.payload, how, found)
 
 
 def _judge_noised(
@@ -388,6 +386,7 @@ def _judge_noised(
     codec, privacy = job.codec, job.privacy
     if not isinstance(codec, LinearCodec) or not isinstance(privacy, Gaussian):
         raise TypeError("Noise can be checked under a linear codec only; the job's rules say so.")
+    # Not a sealed one: the node itself has added the noise.
     raw = store.get_digest(submission.reveal.content, max_payload_bytes(codec, job.shapes))
     verdict = consistent(
         codec.measured(raw, job.shapes, seed).numpy(),
