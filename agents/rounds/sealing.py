@@ -10,6 +10,7 @@ Committee members read it while a case is before them: verifiers then disclose i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from agents.protocol.network import Network
@@ -62,12 +63,12 @@ class Sealing:
         unwrap, purpose = self._identity.open, partial(self._purpose, view.job_id)
         return lambda raw: open_payload(raw, node, unwrap, purpose, readers)
 
-    def key(self, raw: bytes, view: View) -> bytes:
-        """The key of the payload in `raw`, to be disclosed. Raises NotForUs, SealError."""
-        node = self._network.node_of(self._operator)
-        return payload_key(
-            raw, node, self._identity.open, lambda n, k: self._purpose(view.job_id, n, k)
-        )
+    def key_finder(self, job_id: int) -> Callable[[bytes], bytes]:
+        """What finds the key of a payload of the job, to be disclosed, in any thread: the chain is
+        asked here. It raises NotForUs, SealError."""
+        node, unwrap = self._network.node_of(self._operator), self._identity.open
+        purpose = partial(self._purpose, job_id)
+        return lambda raw: payload_key(raw, node, unwrap, purpose)
 
     def _purpose(self, job_id: int, node: int, key_id: bytes) -> Purpose:
         deployment = self._network.deployment

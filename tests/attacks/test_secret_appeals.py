@@ -7,8 +7,9 @@ given no key has no verdict; with the keys it tells the one from the other.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -143,7 +144,7 @@ def tell(stage: Stage, network: Network, vic: DataAccess) -> None:
     people = stage.people
     context, node = stage.agents.running["vic"], people.nodes["vic"].node_id
     teller = PayloadKeys(network, context, stage.store, vic.models, vic.sealing)
-    assert (teller.step(people.job, node) or "").startswith("disclosed:")
+    assert (eventually(lambda: teller.step(people.job, node)) or "").startswith("disclosed:")
 
 
 @pytest.mark.parametrize("how", ["shards", "one key"])
@@ -220,14 +221,14 @@ def test_a_member_judges_sealed_payloads_with_keys_that_verifiers_tell_it(
 
     appeal(people, ann, reports[ann])
     did = f"disclosed: keys of 1 payloads of round {people.round} to the committee"
-    assert teller.step(people.job, node) == did
+    assert eventually(lambda: teller.step(people.job, node)) == did
     assert teller.step(people.job, node) is None, "once"
     assert given(stage, network) == {people.members[0].address: {ann.node_id}}
     assert verdict(judge, view, ann) is True
     assert judge.is_innocent(view, eve.node_id) is None, "its case is not open"
     people.chain._nonces.clear()
     appeal(people, eve, reports[eve])
-    assert teller.step(people.job, node) == did
+    assert eventually(lambda: teller.step(people.job, node)) == did
     assert verdict(judge, view, eve) is False
 
 
@@ -331,6 +332,51 @@ def test_a_verifier_that_takes_new_keys_fills_no_more_of_a_members_room(
     tell(stage, network, vic)
     judge, view = judging(stage, network, access)
     assert verdict(judge, view, ann) is True
+
+
+@pytest.mark.parametrize("how", ["sealed"])
+def test_payloads_of_a_case_are_read_once_and_hold_no_verifier(
+    stage: Stage, ann: Node, eve: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody serves eve's payload. Each of the verifier's steps waited for it, and read ann's too,
+    although the members knew its key."""
+    people = stage.people
+    vic, network, reports, _ = seated(stage, ann, eve)
+    contents = {
+        reveal.content: node
+        for node, reveal in network.reveals(people.job, people.round, 0).items()
+    }
+    read, served, honest = list[int](), threading.Event(), stage.store.get_digest
+
+    def slow(digest: bytes, most: int) -> bytes:
+        if digest in contents:
+            read.append(contents[digest])
+            assert contents[digest] == ann.node_id or served.wait(120)
+        return honest(digest, most)
+
+    monkeypatch.setattr(stage.store, "get_digest", slow)
+    context, node = stage.agents.running["vic"], people.nodes["vic"].node_id
+    teller = PayloadKeys(network, context, stage.store, vic.models, vic.sealing)
+    appeal(people, ann, reports[ann])
+    did = f"disclosed: keys of 1 payloads of round {people.round} to the committee"
+    assert eventually(lambda: teller.step(people.job, node)) == did
+    assert [teller.step(people.job, node) for _ in range(3)] == [None] * 3
+    assert read == [ann.node_id]
+    people.chain._nonces.clear()
+    appeal(people, eve, reports[eve])
+    assert [teller.step(people.job, node) for _ in range(3)] == [None] * 3
+    assert read.count(eve.node_id) <= 1, "it is under way"
+    served.set()
+    assert eventually(lambda: teller.step(people.job, node)) == did
+    assert read == [ann.node_id, eve.node_id]
+
+
+def eventually(step: Callable[[], str | None]) -> str | None:
+    """What a step does once what it searches for has come."""
+    until = time.monotonic() + 60
+    while (did := step()) is None and time.monotonic() < until:
+        time.sleep(0.05)
+    return did
 
 
 def flood(stage: Stage, network: Network, by: LocalAccount, kind: Kind, filled: bytes) -> None:
