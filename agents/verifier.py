@@ -9,6 +9,8 @@ CHALLENGE   the same duty first; then re-execute the drawn and the suspicious no
             those whose proof of computation is missing or wrong; then keep what later rounds need
             (`agents.rounds.retention`) and attest the result, or announce that it is wrong and
             challenge it. In DISPUTED the same, but a result is challenged once
+a case      about sealed payloads: tell members their keys, beside the rest of the step
+            (`agents.verify.disclosing`)
 any phase   permissionless duties, after the aggregators
 any time    of redundant tasks: run a sample again, and every one that is appealed, and attest
             (`agents.tasks.recheck`)
@@ -106,29 +108,33 @@ class VerifierInJob:
         self._exhibited: set[tuple[bytes, int]] = set()
 
     def step(self, view: View, node: int) -> str | None:
-        """The single next action in the job."""
+        """The single next action in the job. A case's keys are told besides: members decide when
+        that is due, and must not keep a verifier from judging."""
         did = self.access.step(view.job_id, node) if node else None
         if did or (node and not self.access.ready(view.job_id, node)):
             return did or self.upkeep.step(view)
-        if node:
-            sealed = self.access.seals(view.job_id)
-            did = (
-                (self.payload_keys.step(view.job_id, node) if sealed else None)
-                or self.validator.step(view, node)
-                or self.announcements.settle(view, node)
-                or self.purse.collect(view.job.terms.challenge_bond)
-            )
-            if did:
-                return did
-            self.announcements.forget_before(view)
-        judging = view.phase in (Phase.CHALLENGE, Phase.DISPUTED)
-        if node and judging and node in view.snapshot.verifiers:
-            did = self.verify(view, node)
-        elif node:
-            if view.phase == Phase.AGGREGATE and node in view.snapshot.verifiers:
-                self.prepare(view)
-            did = self.proposer.step(view, node)
-        return did or self.upkeep.step(view)
+        told = None
+        if node and self.access.seals(view.job_id):
+            told = self.payload_keys.step(view.job_id, node)
+        did = (self._act(view, node) if node else None) or self.upkeep.step(view)
+        return "; ".join(said for said in (told, did) if said) or None
+
+    def _act(self, view: View, node: int) -> str | None:
+        did = (
+            self.validator.step(view, node)
+            or self.announcements.settle(view, node)
+            or self.purse.collect(view.job.terms.challenge_bond)
+        )
+        if did:
+            return did
+        self.announcements.forget_before(view)
+        if node not in view.snapshot.verifiers:
+            return self.proposer.step(view, node)
+        if view.phase in (Phase.CHALLENGE, Phase.DISPUTED):
+            return self.verify(view, node)
+        if view.phase == Phase.AGGREGATE:
+            self.prepare(view)
+        return self.proposer.step(view, node)
 
     # -- AGGREGATE -----------------------------------------------------------------------------
 

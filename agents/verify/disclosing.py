@@ -7,7 +7,8 @@ be a liar; a payload names its key, so a liar can tell nothing wrong, only nothi
 who told whom, and when.
 
 A payload is read only while a member that may be told its key was not, and beside other work
-(`agents.verify.key_searches`).
+(`agents.verify.key_searches`). A member is served under two public keys in a round
+(`agents.jobs.changed_readers`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 
+from agents.jobs.changed_readers import Served
 from agents.jobs.disclosed import Disclosures
 from agents.protocol.network import Network
 from agents.protocol.view import View, observe
@@ -83,7 +85,12 @@ class PayloadKeys:
         for one in files:
             for entry in one.readers:
                 told[entry.reader, entry.key] |= set(entry.items)
-        lacking = {member: told[member, public.hex()] for member, public in members.items()}
+        served = Served(files)
+        lacking = {
+            member: told[member, public.hex()]
+            for member, public in members.items()
+            if served.may_have(member, public)
+        }
         if not any(case.node not in has for has in lacking.values()):
             return None  # of a challenge each node is looked at
         keys = self._keys(view, case, lacking.values())

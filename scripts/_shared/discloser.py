@@ -14,7 +14,8 @@ exactly what is missing, and nobody's word decides what anybody is given:
 
 One file and one transaction serve all readers of a step.
 
-A reader that changes its public key is given what is due once more in a round, and no more often.
+A reader that changes its public key is given what is due once more in a round, and no more often
+(`agents.jobs.changed_readers`).
 What trainers are given, what verifiers are given after the draw, and what a case takes are counted
 apart, so that no trainer can use up the files of those who check it.
 """
@@ -25,6 +26,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from agents.jobs.changed_readers import Served
 from agents.jobs.disclosed import SPONSOR, Disclosures
 from agents.jobs.job import JobContext
 from agents.protocol.network import Network
@@ -46,7 +48,6 @@ from agents.verify.cases import Case, members_keys, open_cases
 from agents.verify.spot_checks import suspects
 
 MOST_FILES = 16  # in one round before the draw, as many after it, and as many for its cases
-MOST_CHANGES = 2  # public keys of one reader that are served in one round
 MOST_KEYS = 100_000  # in one file
 _CHECKING = (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED)
 _PATIENCE = 0.5  # of the challenge window: how long a missing payload is waited for
@@ -194,18 +195,16 @@ class Discloser:
         """Disclose what these readers lack, in one file. Keys that a reader was given in an earlier
         round are not given again. `most`: files of the round."""
         given: dict[Reader, set[int]] = defaultdict(set)
-        served: dict[str, set[str]] = defaultdict(set)  # public keys, in this round
-        files = 0
-        for one in self._disclosures.read({self._account: SPONSOR}):
-            files += one.release.round == round_id
-            for entry in one.release.readers:
+        releases = [one.release for one in self._disclosures.read({self._account: SPONSOR})]
+        for one in releases:
+            for entry in one.readers:
                 given[entry.reader, bytes.fromhex(entry.key)] |= set(entry.items)
-                if one.release.round == round_id:
-                    served[entry.reader].add(entry.key)
+        in_round = [release for release in releases if release.round == round_id]
+        served = Served(in_round)
         room = MOST_KEYS
         recipients = []
         for (reader, public), items in sorted(wanted.items()):
-            if len(served[reader] - {public.hex()}) >= MOST_CHANGES:
+            if not served.may_have(reader, public):
                 continue
             lacking = sorted(items - given[reader, public])[:room]
             room -= len(lacking)
@@ -213,7 +212,7 @@ class Discloser:
                 keys = {item: self._key_of(item) for item in lacking}
                 recipients.append(Recipient(reader, public, keys))
         place = self._disclosures.place(round_id, self._kind)
-        release = make_release(place, recipients) if files < most else None
+        release = make_release(place, recipients) if len(in_round) < most else None
         if release is None:
             return []
         cid = self._store.put_bytes(release.to_bytes())

@@ -18,6 +18,7 @@ import pytest
 from eth_account.signers.local import LocalAccount
 from eth_utils import keccak
 
+from agents.jobs.changed_readers import MOST_CHANGES
 from agents.jobs.disclosed import Disclosures
 from agents.jobs.job import JobContext
 from agents.jobs.model_files import read_model
@@ -35,8 +36,10 @@ from agents.storage.embedded import EmbeddedStore
 from agents.storage.envelope import BOX_BYTES
 from agents.storage.key_release import Entry, KeyRelease, Kind, Recipient, make_release
 from agents.storage.sealed import KEY_BYTES, new_key
+from agents.verifier import VerifierInJob
 from agents.verify.disclosing import PayloadKeys
 from agents.verify.judging import Judge
+from agents.verify.key_searches import KeySearches
 from scripts._shared.key_server import KeyServer
 from tests.attacks.test_data_keys import sender_of
 from tests.attacks.test_shard_keys import FIELDS, KEY, TEXT, Stage
@@ -332,6 +335,35 @@ def test_a_verifier_that_takes_new_keys_fills_no_more_of_a_members_room(
     tell(stage, network, vic)
     judge, view = judging(stage, network, access)
     assert verdict(judge, view, ann) is True
+
+
+@pytest.mark.parametrize("how", ["sealed"])
+def test_a_member_that_takes_new_keys_keeps_no_verifier_from_its_work(
+    stage: Stage, ann: Node, eve: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member names another public key before each of the verifier's steps. Each step ended in
+    telling it what it had been told, so the verifier did nothing else; now it is told under two
+    keys, and whatever is due is done in the same step."""
+    monkeypatch.setattr("agents.verifier._PATIENCE_S", 0.0)
+    people = stage.people
+    _, _, reports, _ = seated(stage, ann, eve)
+    appeal(people, ann, reports[ann])
+    node = people.nodes["vic"]
+    context = stage.agents.begin(node, "verifier", jitter_s=0.0)
+    network = Network(context.chain, context.deployment)
+    verifier = VerifierInJob(context, stage.store, network)
+    verifier.payload_keys._searches[people.job] = KeySearches(stage.store, wait_s=60.0)
+    keys, member, did = network.deployment["DataKeys"], people.members[1], list[str]()
+    for number in range(5):
+        people.chain._nonces.clear()
+        people.chain.send(member, keys, "set_reader_key", bytes([number + 1]) * 32)
+        view = observe(network, people.job, network.chain.head())
+        did.append(verifier.step(view, node.node_id) or "")
+    assert [said.startswith("disclosed: ") for said in did] == [True] * MOST_CHANGES + [False] * 3
+    assert "; " in did[0], "something else was due, and done"
+    entries = [e for one in stage.files(network).read() for e in one.release.readers]
+    assert [e.reader for e in entries].count(member.address) == MOST_CHANGES
+    assert given(stage, network)[people.members[0].address] == {ann.node_id}
 
 
 @pytest.mark.parametrize("how", ["sealed"])

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from agents.jobs.changed_readers import MOST_CHANGES
 from agents.jobs.disclosed import Disclosures
 from agents.jobs.job import DataLocked, JobContext
 from agents.jobs.publish import Published, publish_job
@@ -35,7 +36,7 @@ from scripts._demo.cheats.leaker import Leaker
 from scripts._demo.cheats.prying import Prying
 from scripts._demo.encrypted import ENCRYPTED
 from scripts._demo.secret import Sight
-from scripts._shared.discloser import MOST_CHANGES, MOST_FILES
+from scripts._shared.discloser import MOST_FILES
 from scripts._shared.key_server import KeyServer
 from scripts._shared.leaks import places_of, receivers, suspects_of
 from tests.attacks.test_data_keys import sender_of
