@@ -48,6 +48,7 @@ _STAKE_EVENTS = ("NodeRegistered", "StakeAdded", "ExitBegun", "NodeSlashed")
 _POOLS = ("PoolReserved", "PoolClosed")  # a round is opened, and is over
 _RETENTIONS = ("PayRetained", "RetainedReleased", "RetainedForfeited")
 _OPERATOR_EVENTS = ("NodeRegistered", "OperatorChanged")
+_ENCRYPTION_EVENTS = ("NodeRegistered", "EncryptionKeyChanged")
 
 
 def operators_after(events: Iterable[Event], nodes: Collection[int], block: int) -> dict[int, str]:
@@ -57,6 +58,20 @@ def operators_after(events: Iterable[Event], nodes: Collection[int], block: int)
         node = event.args["node_id"]
         if node in nodes and event.block <= block:
             name = "operator" if event.name == "NodeRegistered" else "new_operator"
+            found[node] = event.args[name]
+    return found
+
+
+def encryption_keys_after(
+    events: Iterable[Event], nodes: Collection[int], block: int
+) -> dict[int, bytes]:
+    """See `Network.encryption_keys_at`. `events`: of registrations and changed keys, in chain
+    order."""
+    found = dict.fromkeys(nodes, ZERO_DIGEST)
+    for event in events:
+        node = event.args["node_id"]
+        if node in found and event.block <= block:
+            name = "encryption_key" if event.name == "NodeRegistered" else "new_key"
             found[node] = event.args[name]
     return found
 
@@ -91,6 +106,7 @@ class Network:
         self._stakes = EventLog(self._registry_events(_STAKE_EVENTS, deployment.block))
         self._rows = EventLog(self._registry_events(("PenaltyChanged",), deployment.block))
         self._keys = EventLog(self._registry_events(_OPERATOR_EVENTS, deployment.block))
+        self._publics = EventLog(self._registry_events(_ENCRYPTION_EVENTS, deployment.block))
         block = deployment.block
         self._pools = EventLog(EventCursor(chain, self.pool, _POOLS, block))
         self._retained = EventLog(EventCursor(chain, self.pool, _RETENTIONS, block))
@@ -438,19 +454,9 @@ class Network:
         """The operator key of a node that may vote; the zero address of a convict."""
         return read(str, self.chain.call(self.registry, "acting_operator", node_id))
 
-    def encryption_keys_at(self, nodes: Sequence[int], block: int) -> dict[int, bytes]:
+    def encryption_keys_at(self, nodes: Collection[int], block: int) -> dict[int, bytes]:
         """Encryption key of each of `nodes` after `block`, zero where there is none."""
-        keys = dict.fromkeys(nodes, ZERO_DIGEST)
-        for name, field in (
-            ("NodeRegistered", "encryption_key"),
-            ("EncryptionKeyChanged", "new_key"),
-        ):
-            for node in nodes:
-                where = {"node_id": node}
-                events = self.chain.events(self.registry, name, self.deployment.block, block, where)
-                if events:
-                    keys[node] = events[-1].args[field]
-        return keys
+        return encryption_keys_after(self._publics.read(), nodes, block)
 
     def nodes_of(self, owners: Sequence[str]) -> list[int]:
         """Ids of all nodes that these owners registered, approved or not."""

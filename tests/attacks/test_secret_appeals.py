@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from eth_account.signers.local import LocalAccount
@@ -401,6 +402,30 @@ def test_payloads_of_a_case_are_read_once_and_hold_no_verifier(
     served.set()
     assert eventually(lambda: teller.step(people.job, node)) == did
     assert read == [ann.node_id, eve.node_id]
+
+
+@pytest.mark.parametrize("how", ["sealed"])
+def test_who_reads_a_round_is_asked_in_as_many_queries_whatever_their_number(
+    stage: Stage, ann: Node, eve: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was two queries for each reader, over all blocks, in each round."""
+    people = stage.people
+    (_, network), asked = stage.start("vic"), list[str]()
+    nodes = sorted(node.node_id for node in people.nodes.values())
+    wanted = {n: bytes(people.chain.call(people.registry, "encryption_key_of", n)) for n in nodes}
+    honest = network.chain.events
+
+    def counted(contract: Any, name: str, *rest: Any) -> Any:
+        asked.append(name)
+        return honest(contract, name, *rest)
+
+    monkeypatch.setattr(network.chain, "events", counted)
+    block = network.chain.head().number
+    assert network.encryption_keys_at(nodes, block) == wanted
+    assert any(any(key) for key in wanted.values())
+    assert sorted(asked) == ["EncryptionKeyChanged", "NodeRegistered"]
+    assert network.encryption_keys_at(nodes, block) == wanted
+    assert len(asked) == 2, "no block is searched again"
 
 
 def eventually(step: Callable[[], str | None]) -> str | None:
