@@ -19,8 +19,10 @@ long one takes is reckoned by its job's spec and by this member's own speed
 (`agents.verify.own_speed`).
 For each case all honest members derive the same operation. One proposes it, each serves its EIP-712
 signature on its board, and who has collected enough relays them; a member without peers approves
-on chain. After the timelock one executes. Which member proposes, relays or executes is drawn for
-each operation, and the next one takes its place where it does not (`agents.runtime.one_by_one`).
+on chain. Where a change of members made a quorum of the approvals that are on chain already, one
+has it queued. After the timelock one executes. Which member proposes, relays, queues or executes is
+drawn for each operation, and the next one takes its place where it does not
+(`agents.runtime.one_by_one`).
 """
 
 from __future__ import annotations
@@ -377,7 +379,7 @@ class Coordinator:
             crashpoint("coordinator-before-propose")
             order = Order(contract, "propose", args)
             return Deed(order, lambda: self._state(op_id) != 0, f"proposed: {ruling.why}")
-        if state == _PROPOSED or (state == _QUEUED and not self._has_quorum(op_id)):
+        if self._is_to_be_queued(op_id, state):
             return self._approval(op_id, ruling)
         self.board.withdraw(op_id)  # nobody needs the signature any more
         due = state == _QUEUED and head.timestamp >= self._operation(op_id).eta
@@ -406,23 +408,30 @@ class Coordinator:
         if not approved and (not peers or waited > patience):
             order = Order(contract, "approve", (op_id,))
             return Deed(order, lambda: False, f"approved: {ruling.why}")
-        if not peers:
-            return None
         members = self._members()
-        found = collect(peers, op_id, self._signer(op_id), members, {address: signature})
+        own = {address: signature}
+        found = collect(peers, op_id, self._signer(op_id), members, own) if peers else []
         known = {m for m in members if chain.call(contract, "has_approved", op_id, m)}
         if len(known | {signer for signer, _ in found}) < chain.call(contract, "threshold"):
             return None
         if not self._is_mine(op_id, "approve_by_sig"):
             return None
+        # Without a signature it queues what a change of members brought to quorum: nobody is left
+        # whose approval could do it.
         order = Order(contract, "approve_by_sig", (op_id, [signature for _, signature in found]))
-        why = f"relayed: {len(found)} signatures: {ruling.why}"
-        return Deed(order, lambda: self._has_quorum(op_id), why)
+        said = f"relayed: {len(found)} signatures" if found else "queued"
+        return Deed(order, lambda: not self._is_to_be_queued(op_id), f"{said}: {ruling.why}")
 
     def _is_mine(self, op_id: bytes, what: str) -> bool:
         """Whether it is this member's turn to send what moves an operation on."""
         place = op_id, what, self._members(), self.context.sender.block_s
         return self._one_by_one.is_mine(*place)
+
+    def _is_to_be_queued(self, op_id: bytes, state: int | None = None) -> bool:
+        """Whether an operation needs an approval, or needs that its quorum is seen. `state`: where
+        it was read already."""
+        state = self._state(op_id) if state is None else state
+        return state == _PROPOSED or (state == _QUEUED and not self._has_quorum(op_id))
 
     def _has_quorum(self, op_id: bytes) -> bool:
         chain, contract = self.context.chain, self.network.coordinator

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from agents.coordinator import Coordinator, Deed
-from agents.storage.embedded import EmbeddedStore
-from agents.verify.rulings import Ruling, role_rulings
-from tests.stage.chain.agents import PASSPHRASE, RunningAgents
-from tests.stage.chain.people import STAKES, VERIFIER, Node, People
+from agents.coordinator import Coordinator
+from agents.verify.rulings import role_rulings
+from tests.stage.chain.agents import PASSPHRASE
+from tests.stage.chain.committee import deeds, seated
+from tests.stage.chain.people import STAKES, VERIFIER, People
 
 Committee = list[Coordinator]
 
@@ -28,19 +28,9 @@ def committee(
     """All five members, each approving on chain, at one moment; how many of them send the same."""
     monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
     monkeypatch.setattr("agents.runtime.one_by_one.time.monotonic", lambda: 1_000.0)
-    store = EmbeddedStore(tmp_path / "store")
     with ExitStack() as stack:
-        agents = RunningAgents(people, tmp_path, stack)
-        seats = [Node(f"member {i}", 0, 0, *[key] * 3) for i, key in enumerate(people.members)]
-        settings = {"device": "cpu", "jitter_s": request.param}
-        made = [agents.begin(seat, "coordinator", **settings) for seat in seats]
-        yield [Coordinator(one, store) for one in made], 1 if request.param else len(made)
-
-
-def deeds(committee: Committee, ruling: Ruling) -> list[tuple[Coordinator, Deed]]:
-    """What members would send now, all of them before one does."""
-    looked = [(m, m._deed(ruling, m.context.chain.head())) for m in committee]
-    return [(member, deed) for member, deed in looked if deed is not None]
+        made = seated(people, tmp_path, stack, request.param)
+        yield made, 1 if request.param else len(made)
 
 
 def test_one_member_proposes_and_one_executes(
