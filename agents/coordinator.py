@@ -20,9 +20,9 @@ long one takes is reckoned by its job's spec and by this member's own speed
 For each case all honest members derive the same operation. One proposes it, each serves its EIP-712
 signature on its board, and who has collected enough relays them; a member without peers approves
 on chain. Where a change of members made a quorum of the approvals that are on chain already, one
-has it queued. After the timelock one executes. Which member proposes, relays, queues or executes is
-drawn for each operation, and the next one takes its place where it does not
-(`agents.runtime.one_by_one`).
+has it queued. After the timelock one executes. Where nobody did in time, the ruling is proposed
+again (`agents.verify.renewal`). Which member proposes, relays, queues or executes is drawn for each
+operation, and the next one takes its place where it does not (`agents.runtime.one_by_one`).
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from agents.storage.several import open_stores
 from agents.tasks.dispute import TaskDisputes
 from agents.verify.long_cases import LongCases
 from agents.verify.own_speed import OwnSpeed
+from agents.verify.renewal import Standing, command, standing
 from agents.verify.rulings import (
     Ruling,
     appeal_rulings,
@@ -371,14 +372,19 @@ class Coordinator:
 
     def _deed(self, ruling: Ruling, head: Head) -> Deed | None:
         """What this member has to send for a ruling now."""
-        chain, contract = self.context.chain, self.network.coordinator
-        args = (ruling.target, ruling.data, ruling.salt)
-        op_id = read(bytes, chain.call(contract, "operation_id", *args))
-        state = self._state(op_id)
+        contract, now = self.network.coordinator, standing(self.network, ruling)
+        ruling, op_id, state = now.ruling, now.op_id, now.state
+        for expired in now.expired:
+            self.board.withdraw(expired)
+        if now.why_left is not None:
+            self.board.withdraw(op_id)
+            self._leave(now, now.why_left)
+            return None
         if state == 0 and self._is_mine(op_id, "propose"):
             crashpoint("coordinator-before-propose")
-            order = Order(contract, "propose", args)
-            return Deed(order, lambda: self._state(op_id) != 0, f"proposed: {ruling.why}")
+            order = Order(contract, "propose", (ruling.target, ruling.data, ruling.salt))
+            again = f" again, since 0x{now.expired[-1].hex()} expired" if now.expired else ""
+            return Deed(order, lambda: self._state(op_id) != 0, f"proposed{again}: {ruling.why}")
         if self._is_to_be_queued(op_id, state):
             return self._approval(op_id, ruling)
         self.board.withdraw(op_id)  # nobody needs the signature any more
@@ -389,6 +395,17 @@ class Coordinator:
             done = partial(self._is_executed, op_id)
             return Deed(order, done, f"executed: {ruling.why}")
         return None
+
+    def _leave(self, now: Standing, why: str) -> None:
+        """Log once that a ruling is not proposed again, and how a member does it."""
+        if (sentence := f"{now.op_id.hex()}: {why}") not in self._said:
+            self._said.add(sentence)
+            typed = command(self.network.deployment, now.ruling)
+            self.context.log.warning(
+                "not_proposed_again",
+                operation=f"0x{now.op_id.hex()}",
+                why=f"{now.ruling.why}: {why}. To carry it out, a member types `{typed}`",
+            )
 
     def _approval(self, op_id: bytes, ruling: Ruling) -> Deed | None:
         """Sign, gather the others' signatures, relay them when they suffice.

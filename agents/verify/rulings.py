@@ -3,7 +3,8 @@
 
 Rule: a case on chain (a role asked for, a challenge, an appeal, a false verdict, a finalized model)
 leads every honest member to the same operation, salt included, so that all approve one and the
-same. A case that can't be decided yet, because an artefact is missing, gives no operation.
+same. A case that can't be decided yet, because an artefact is missing, gives no operation. Which
+operation carries it out after one has expired, `agents.verify.renewal` says.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def role_rulings(network: Network, trusted_owners: list[str], head: Head) -> Ite
             if not node.roles & role or node.approved_roles & role:
                 continue
             data = network.registry.function("approve_role", 3).encode((node_id, int(role), True))
-            # One approval per node and role: what the committee withdraws stays withdrawn.
+            # One approval per node and role: what the committee withdraws stays withdrawn. The
+            # salt has no time in it, so one that expired is another case (`agents.verify.renewal`).
             salt = salt_of("role", node_id, int(role))
             yield Ruling(network.registry.address, data, salt, f"{role.name} for node {node_id}")
 
@@ -108,7 +110,7 @@ def task_rulings(
 
 
 def attestation_rulings(network: Network, due: Iterable[Attestation]) -> Iterator[Ruling]:
-    """Attestations of recomputed models, one operation for each of them ever."""
+    """Attestations of recomputed models, one case for each of them ever."""
     for found in due:
         args = (found.job_id, found.model, found.checkpoint, found.statement)
         data = network.ledger.function("attest_model", 4).encode(args)

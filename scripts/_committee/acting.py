@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from agents.verify.renewal import salt_by_hand
 from scripts._shared.connecting import account_option, network_option
 from scripts._shared.operation_words import named, said, spell
 from scripts._shared.operations import (
@@ -118,7 +119,7 @@ def _free_salt(network: Any, target: str, data: bytes) -> bytes:
                 f"0x{found.op_id.hex()}`, or vote against it with `cancel`."
             )
     used = {found.salt for found in same}
-    return next(salt for n in range(len(used) + 1) if (salt := n.to_bytes(32, "big")) not in used)
+    return next(salt for n in range(len(used) + 1) if (salt := salt_by_hand(n)) not in used)
 
 
 def find(network: Any, wanted: str) -> Standing:
