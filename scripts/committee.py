@@ -75,7 +75,10 @@ def show(choice: str, operation: str, deployment: Path | None) -> None:
 @operation_argument
 @member_options
 def approve(account: Any, operation: str, yes: bool, deployment: Path | None) -> None:
-    """Approve OPERATION, as a member. The approval that makes the quorum starts its delay."""
+    """Approve OPERATION, as a member. The approval that makes the quorum starts its delay.
+
+    Where a change of members made the quorum, whoever has approved before starts the delay with it.
+    """
     _act("approve", account, operation, yes, deployment)
 
 
@@ -117,10 +120,13 @@ def _act(deed: str, account: Any, operation: str, yes: bool, deployment: Path | 
         click.echo(line)
     if deed == "execute":
         _check_due(network, found, committee, now)
-    method = getattr(contracts.Coordinator, deed)
-    rehearse(method, found.op_id, sender=account)
+    method, args = getattr(contracts.Coordinator, deed), [found.op_id]
+    if deed == "approve" and found.waits_unqueued(committee) and account.address in found.approved:
+        # It can't approve twice; without a signature this queues what has its quorum.
+        method, args = contracts.Coordinator.approve_by_sig, [found.op_id, []]
+    rehearse(method, *args, sender=account)
     with signing(account, [_DEEDS[deed].format(words.title)], yes):
-        method(found.op_id, sender=account)
+        method(*args, sender=account)
     after = find(network, found.op_id.hex())
     click.echo(f"{after.state.name.capitalize()}. " + _outcome(deed, after, network))
 

@@ -82,6 +82,11 @@ class Standing:
         block: BlockId = self.executed_block - 1 if self.executed_block else LATEST
         return said(network, self.target, self.data, block)
 
+    def waits_unqueued(self, committee: Committee) -> bool:
+        """Whether a change of members gave it its quorum, and nobody has started its delay."""
+        enough = len(self.approved) >= committee.threshold
+        return self.state == OperationState.PROPOSED and enough
+
     def outlook(self, committee: Committee, now: int) -> str:
         """What happens next, and until when, in a sentence."""
         if self.state == OperationState.EXECUTED:
@@ -91,8 +96,8 @@ class Standing:
         if self.state == OperationState.EXPIRED:
             return f"Nobody executed it in time: it expired at {when(self.until, now)}."
         missing = committee.threshold - len(self.approved)
-        if self.state == OperationState.PROPOSED and missing <= 0:
-            return "A change of members gave it its quorum: the next approval starts its delay."
+        if self.waits_unqueued(committee):
+            return "A change of members gave it its quorum: a member's `approve` starts its delay."
         if self.state == OperationState.PROPOSED:
             return (
                 f"It needs {missing} more approval{'s' if missing > 1 else ''}, and may be "

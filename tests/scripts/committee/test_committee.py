@@ -189,3 +189,26 @@ def test_members_pauses_and_treasury(committee: Committee, network: Network) -> 
     assert call(people.coordinator, "threshold") == 4
     resumed = committee.sign("stranger", "propose resume ScoreConsensus")
     assert "open_scoring: paused -> runs" in resumed and "needs 4 of 5 members" in resumed
+
+
+def test_a_member_starts_the_delay_of_what_a_change_of_members_brought_to_quorum(
+    committee: Committee, network: Network
+) -> None:
+    """Both members that remain have approved it, and can't a second time."""
+    people = committee.people
+    wanted = committee.proposed("ada", "pause ScoreConsensus open_scoring")
+    committee.sign("bo", f"approve {wanted}")
+    leave = " ".join(f"--remove {member.address}" for member in people.members[2:])
+    fewer = committee.proposed("ada", f"members {leave} --threshold 2")
+    for who in ("bo", "cy"):
+        committee.sign(who, f"approve {fewer}")
+    people.chain.warp(people.settings.governance_delay)
+    people.chain.mine()
+    committee.sign("ada", f"execute {fewer}")
+    told = committee.look(f"show {wanted}")
+    assert "A change of members gave it its quorum: a member's `approve` starts" in told
+    assert "Queued." in committee.sign("bo", f"approve {wanted}")
+    people.chain.warp(people.settings.routine_delay)
+    people.chain.mine()
+    committee.sign("ada", f"execute {wanted}")
+    assert people.chain.call(people.scores, "paused") == 2
