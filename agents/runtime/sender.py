@@ -40,6 +40,10 @@ _Asked = list[tuple[str, list[Any]]]
 _Outcome = Receipt | AgentError
 
 
+class _NotWanted(AgentError):
+    """What was to be sent is not to be sent any more."""
+
+
 class Sender:
     """Sends transactions from one key.
 
@@ -111,15 +115,24 @@ class Sender:
         function: str,
         *args: Any,
         value: int = 0,
+        unless: Callable[[], bool] | None = None,
     ) -> Receipt | None:
         """Send unless `done()`; a revert is fine if `done()` holds after it (someone was faster).
 
-        Returns the receipt, or None when there was nothing left to do.
+        Returns the receipt, or None when there was nothing left to do. `unless`: asked right before
+        it is signed, of the newest block, when nothing of this key is pending any more; if it holds
+        nothing is sent, and None returned. What an earlier process left in the pool is in the chain
+        by then, or is replaced by this call for good.
         """
         if done():
             return None
         try:
-            return self.send(contract, function, *args, value=value)
+            (outcome,) = self._together([Order(contract, function, args, value)], unless)
+            if isinstance(outcome, AgentError):
+                raise outcome
+            return outcome
+        except _NotWanted:
+            return None
         except Reverted:
             if done():
                 return None
@@ -141,14 +154,16 @@ class Sender:
 
     # -- together ------------------------------------------------------------------------------
 
-    def _together(self, orders: Sequence[Order]) -> list[_Outcome]:
+    def _together(
+        self, orders: Sequence[Order], unless: Callable[[], bool] | None = None
+    ) -> list[_Outcome]:
         outcomes: dict[int, _Outcome] = {}
         seen: Head | None = None
         with self._one_at_a_time:
             try:
                 while left := [place for place in range(len(orders)) if place not in outcomes]:
                     sent: dict[int, Attempt] = {}
-                    prepared = self._prepare([orders[place] for place in left])
+                    prepared = self._prepare([orders[place] for place in left], unless)
                     for place, attempt in zip(left, prepared, strict=True):
                         if isinstance(attempt, AgentError):
                             outcomes[place] = attempt
@@ -194,8 +209,13 @@ class Sender:
 
     # -- before sending ------------------------------------------------------------------------
 
-    def _prepare(self, orders: Sequence[Order]) -> list[Attempt | AgentError]:
-        """Wait until no transaction of this key is pending, or replace one that stays; ask."""
+    def _prepare(
+        self, orders: Sequence[Order], unless: Callable[[], bool] | None
+    ) -> list[Attempt | AgentError]:
+        """Wait until no transaction of this key is pending, or replace one that stays; ask.
+
+        Raises _NotWanted if `unless` holds then.
+        """
         requests = [order.request(self.address) for order in orders]
         batch: _Asked = [
             ("eth_getTransactionCount", [self.address, "pending"]),
@@ -224,6 +244,10 @@ class Sender:
             if head.number - since >= self._stuck_blocks:
                 break
             self.delivery.pause()
+        if unless is not None:
+            self._chain.look_again()
+            if unless():
+                raise _NotWanted
         tip = self._tip(answers[3])
         found: list[Attempt | AgentError] = []
         next_nonce = int(nonce, 16)

@@ -354,6 +354,22 @@ def test_leftovers_of_an_earlier_process_are_awaited(chain, wallet, anvil, tiny,
     assert nonce(anvil, wallet.address, "pending") == nonce(anvil, wallet.address)
 
 
+def test_what_a_leftover_makes_needless_is_not_sent(chain, wallet, anvil, tiny, lines):
+    """It is asked when the leftover is mined, and of the block that it is in."""
+    anvil.rpc("evm_setAutomine", False)
+    send_raw(anvil, wallet, tiny, "only_once", gas=200_000, tip_gwei=3)
+    sender = Sender(chain, wallet, 31337, lines.log, poll_s=0.03)
+
+    def once():
+        return chain.call(tiny, "once")
+
+    run = Background(lambda: sender.ensure(lambda: False, tiny, "ping", "new", unless=once))
+    eventually(lambda: lines.events("tx_leftover"))
+    anvil.mine()
+    assert run.join() is None
+    assert nonce(anvil, wallet.address, "pending") == 1
+
+
 def test_leftovers_that_stay_are_replaced(chain, wallet, anvil, tiny, lines):
     small_blocks(anvil)
     anvil.rpc("evm_setAutomine", False)
