@@ -7,8 +7,9 @@
       once all committed  (or the commit window is over) publish the record, reveal
 
 Rule: what a commitment hides (scores, salt, record) is on disk before it is sent, so a crash at any
-line costs nothing. It counts only on the chain whose audit seed the scores were made from: after a
-reorganisation the validator scores anew and commits again. The record is published only with the
+line costs nothing. It counts only on the chain that says what the scores were made from
+(`agents.gauntlet.basis`): after a reorganisation the validator scores anew and commits again. So it
+does if an older reveal of its own is mined before it commits. The record is published only with the
 reveal: others could copy its scores.
 
 A validator that never revealed in the job, or not in the last LOOK_BACK rounds, or whose last
@@ -33,6 +34,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from agents.gauntlet.basis import Basis, basis_in, basis_of, newest_revealed
 from agents.gauntlet.draw import round_seed
 from agents.gauntlet.fast_evaluation import (
     NO_SAMPLE,
@@ -53,12 +55,11 @@ from agents.gauntlet.record import (
     RecordError,
     ScoreRecord,
 )
-from agents.gauntlet.record_chain import LOOK_BACK
 from agents.gauntlet.replay import digest_of_record, drawn, follow, scores_of
 from agents.gauntlet.sample_search import SampleSearch
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.numbers import ZERO_DIGEST, Phase, ScorePhase
-from agents.protocol.scores import Consensus, Scoring
+from agents.protocol.scores import Consensus, Scoring, digests_in
 from agents.protocol.view import View
 from agents.rounds.history import earlier_model, merged_updates
 from agents.rounds.plan import Plan
@@ -124,19 +125,24 @@ class Validator:
         if view.now > scoring.commit_deadline:
             return None
         audit_seed = self._network.seed(view.job_id, view.round_id, view.round, audit=True)
-        seen = self._network.seen(view.round.audit_block, view.block)
-        # The contract knows a block's hash from the next one on.
-        if audit_seed is None or seen is None or seen[0] >= view.block:
+        if audit_seed is None:
             return None
-        name = scores_name(view.job_id, view.round_id, audit_seed)
-        entry = self._commitments.get(name)
-        if entry is None:
-            record = self._evaluate(view, node, audit_seed, scoring)
+        basis, entry = self._made(view, node, audit_seed) or (None, None)
+        if basis is None or entry is None:
+            facts, basis = self._read_chain(view, node)
+            if basis is None:
+                return None
+            record = self._evaluate(view, node, audit_seed, scoring, facts)
             if record is None:
                 return None
-            entry = self._remember(name, view, record)
+            entry = self._remember(view, audit_seed, record, basis)
+        seen = self._network.seen(basis.block, view.block)
+        # The contract knows a block's hash from the next one on.
+        if seen is None or seen[0] >= view.block or not basis.stands(self._network.chain):
+            return None
         crashpoint("validator-before-commit")
-        self._context.sender.ensure(
+        follows = basis.follows
+        sent = self._context.sender.ensure(
             lambda: self._committed(view, node),
             self._network.scores,
             "commit_scores_on",
@@ -145,20 +151,41 @@ class Validator:
             node,
             self._digest(view, node, entry),
             *seen,
+            unless=lambda: self._newest(view, node) != follows,
         )
         crashpoint("validator-after-commit")
+        if sent is None and not self._committed(view, node):
+            return None  # an older reveal was mined meanwhile
         return f"scored: round {view.round_id}, committed"
 
+    def _made(self, view: View, node: int, audit_seed: bytes) -> tuple[Basis, Entry] | None:
+        """A vector that was made before, and may be committed to as the chain is now."""
+        for name in self._commitments.names(scores_name(view.job_id, view.round_id, audit_seed)):
+            entry = self._commitments.get(name)
+            basis = None if entry is None else basis_in(entry)
+            if entry is None or basis is None or not basis.stands(self._network.chain):
+                continue
+            if basis.follows == self._newest(view, node):
+                return basis, entry
+        return None
+
+    def _read_chain(self, view: View, node: int) -> tuple[Facts, Basis | None]:
+        """What the chain says of the round's nodes, and what a record made of that rests on."""
+        opened = view.round.opened_block
+        posted = self._consensus.samples_posted(view.job_id, view.round_id, opened)
+        facts = self._facts(view, digests_in(posted))
+        chain, invalid = self._network.chain, bool(facts.invalid)
+        return facts, basis_of(chain, self._consensus, view, node, posted, invalid)
+
     def _evaluate(
-        self, view: View, node: int, audit_seed: bytes, scoring: Scoring
+        self, view: View, node: int, audit_seed: bytes, scoring: Scoring, facts: Facts
     ) -> ScoreRecord | None:
         """The round's record; None while something is waited for."""
         plan = self._reader.plans.of(view)
         if plan is None:
             return None
         submissions = self._reader.submissions(view)
-        opened = view.round.opened_block
-        samples = self._consensus.samples(view.job_id, view.round_id, opened)
+        samples = facts.samples
         missing = {
             s.reveal.node for s in submissions if s.unavailable or s.reveal.node not in samples
         }
@@ -179,7 +206,7 @@ class Validator:
         search.end()
         with self._context.metrics.busy("validate"):
             kept = [self._kept(submission) for submission in submissions]
-            return self._measure(view, node, audit_seed, plan, kept, samples, search)
+            return self._measure(view, node, audit_seed, plan, kept, facts, search)
 
     def _search(self, view: View, audit_seed: bytes) -> SampleSearch:
         """The search for the round's samples, which knows what was missing in it."""
@@ -212,13 +239,13 @@ class Validator:
         audit_seed: bytes,
         plan: Plan,
         submissions: list[Submission],
-        samples: dict[int, bytes],
+        facts: Facts,
         search: SampleSearch,
     ) -> ScoreRecord:
         job, options = self._reader.models.job(view.job_id), self._options(view)
         before = self._reader.before(view)
         checked = check_nodes(
-            self._facts(view, samples),
+            facts,
             job,
             options,
             plan,
@@ -282,10 +309,21 @@ class Validator:
             invalid=self._network.in_round("is_invalid", job, number, nodes),
         )
 
-    def _remember(self, name: str, view: View, record: ScoreRecord) -> Entry:
-        """Put everything that a reveal needs on disk; only then may the commitment be sent."""
-        raw = record.to_bytes()
-        fields = {"scores": record.vector(), "record": digest_of_record(raw).hex()}
+    def _remember(self, view: View, audit_seed: bytes, record: ScoreRecord, basis: Basis) -> Entry:
+        """Put everything that a reveal needs on disk; only then may the commitment be sent.
+
+        Its key is new: a vector that was made before may be committed to on another branch. What
+        was missing then may be here when one is made again, so the samples are looked for anew.
+        """
+        raw, self._samples = record.to_bytes(), None
+        first = scores_name(view.job_id, view.round_id, audit_seed)
+        made = len(self._commitments.names(first))
+        name = f"{first}-{made}" if made else first
+        fields = {
+            "scores": record.vector(),
+            "record": digest_of_record(raw).hex(),
+            **basis.fields(),
+        }
         entry = self._commitments.keep(name, fields, {_RECORD: raw})
         self._commitments.forget_until(f"scores-{view.job_id}-", view.round_id - _ROUNDS_KEPT)
         return entry
@@ -340,12 +378,13 @@ class Validator:
 
     def _previous(self, view: View, node: int) -> ScoreRecord | None:
         """This validator's newest revealed record of the job."""
-        first = max(1, view.round_id - LOOK_BACK)
-        for number in range(view.round_id - 1, first - 1, -1):
-            digest = self._consensus.record(view.job_id, number, node)
-            if digest != ZERO_DIGEST:
-                return self._read(view, number, node, digest)
-        return None
+        newest = newest_revealed(self._consensus, view.job_id, view.round_id, node)
+        return None if newest is None else self._read(view, newest[0], node, newest[1])
+
+    def _newest(self, view: View, node: int) -> bytes:
+        """Digest of that record, 32 zero bytes without one."""
+        newest = newest_revealed(self._consensus, view.job_id, view.round_id, node)
+        return ZERO_DIGEST if newest is None else newest[1]
 
     def _read(self, view: View, number: int, node: int, digest: bytes) -> ScoreRecord | None:
         """A record of this validator, from its own disk or else from the store."""
@@ -503,5 +542,6 @@ def _figures(line: NodeRating) -> dict[str, float]:
 
 
 def scores_name(job_id: int, round_id: int, audit_seed: bytes) -> str:
-    """The journal key of a round's vector; a reorg that changes the audit seed changes it."""
+    """The journal key of a round's first vector, with which the keys of any other begin; a reorg
+    that changes the audit seed changes it."""
     return f"scores-{job_id}-{round_id}-{audit_seed.hex()[:16]}"

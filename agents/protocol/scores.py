@@ -46,6 +46,12 @@ class Vector:
     record: bytes
 
 
+def digests_in(samples: Sequence[Event]) -> dict[int, bytes]:
+    """What `SamplesPosted` events say, by ascending node id."""
+    found = {event.args["node_id"]: event.args["digest"] for event in samples}
+    return dict(sorted(found.items()))
+
+
 class Consensus:
     """Typed reads of ScoreConsensus."""
 
@@ -95,9 +101,18 @@ class Consensus:
 
     def samples(self, job_id: int, round_id: int, opened_block: int) -> dict[int, bytes]:
         """Digests that nodes posted of their model's values, by ascending node id."""
-        events = self._events("SamplesPosted", job_id, round_id, opened_block)
-        found = {event.args["node_id"]: event.args["digest"] for event in events}
-        return dict(sorted(found.items()))
+        return digests_in(self.samples_posted(job_id, round_id, opened_block))
+
+    def samples_posted(self, job_id: int, round_id: int, opened_block: int) -> list[Event]:
+        """The same as the chain's events, in chain order."""
+        return self._events("SamplesPosted", job_id, round_id, opened_block)
+
+    def revealed_since(self, job_id: int, verifier: int, block: int) -> list[Event]:
+        """What a verifier revealed in a job from a block on, in chain order, of whichever round."""
+        chain = self._network.chain
+        where = {"job_id": job_id, "verifier_id": verifier}
+        last = chain.head().number
+        return chain.events(self._contract, "ScoresRevealed", block, last, where)
 
     def vectors(
         self, job_id: int, round_id: int, opened_block: int, snapshot: Snapshot

@@ -22,6 +22,7 @@ from agents.protocol.numbers import ZOO, Violation
 from agents.protocol.scores import Consensus
 from agents.runtime.context import Context
 from agents.runtime.contracts import Contract
+from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.trainer import Trainer
 from agents.verifier import Verifier
@@ -192,6 +193,45 @@ def test_a_validators_commitment_on_the_other_branch__is_made_again(branch: Bran
     record = ScoreRecord.from_bytes(branch.job.store.get_digest(digest, MAX_RECORD_BYTES))
     assert bytes.fromhex(record.audit_seed) == seed(verifier, branch)
     assert branch.stake(vic) == vic.stake
+
+
+def test_a_sample_that_the_other_branch_has_not__is_not_scored(branch: Branch) -> None:
+    """One block is replaced, and bob posts junk in its place. The audit seed is the same. Vic had
+    scored what bob posted first, and committed to it: a member would call that false."""
+    people, vic, bob = branch.people, branch.people.nodes["vic"], branch.people.nodes["bob"]
+    parties = [(branch.job.trainer(people.nodes[n]), people.nodes[n]) for n in TRAINERS[:2]]
+    branch.job.reveal(*parties)
+    for trainer, node in parties:
+        assert branch.job.show(trainer, node) is not None
+    verifier = Verifier(
+        branch.job.begin(vic, "verifier"), EmbeddedStore(branch.job.folder / "store")
+    )
+    duty = verifier.jobs.in_job(people.job).validator
+
+    def step() -> str | None:
+        return duty.step(branch.job.view(verifier), vic.node_id)
+
+    assert step() == "scored: round 1, committed"
+    old = seed(verifier, branch)
+    topic = "0x" + people.scores.event("SamplesPosted").topic.hex()
+    query = {"address": people.scores.address, "topics": [topic], "fromBlock": "0x0"}
+    posted = int(people.chain.rpc("eth_getLogs", query)[-1]["blockNumber"], 16)
+    receipt = branch.reorganise(posted, branch.sent(people.scores, "ScoresCommitted"))
+    assert int(receipt["status"], 16) == 0, "it should not count beside another sample"
+    assert people.chain._reason(receipt) == "scores: another chain"
+    assert seed(verifier, branch) == old
+    junk = digest_of(branch.job.store.put_bytes(b"no sample"))
+    place = (*people.place, bob.node_id)
+    people.chain.send(bob.operator, people.scores, "post_samples", *place, junk)
+    people.chain.mine()
+    assert step() == "scored: round 1, committed"
+    assert len(verifier.context.journal.keys("scores-")) == 2
+    people.chain.warp(COMMIT_TIME + 1)
+    assert step() == "scored: round 1, revealed"
+    digest = Consensus(verifier.network).record(*people.place, vic.node_id)
+    record = ScoreRecord.from_bytes(branch.job.store.get_digest(digest, MAX_RECORD_BYTES))
+    (line,) = (line for line in record.scores if line.node == bob.node_id)
+    assert line.failure.startswith("bad sync sample")
 
 
 def seed(verifier: Verifier, branch: Branch) -> bytes:

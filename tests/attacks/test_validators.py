@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,7 @@ from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.trainer import Trainer
 from agents.verifier import Verifier
+from tests.stage.chain import validators
 from tests.stage.chain.agents import PASSPHRASE
 from tests.stage.chain.people import AGGREGATE, CHALLENGE, COMMIT, EMPTY, VOID, Node, People
 from tests.stage.chain.validators import TERMS, ValidatedJob
@@ -285,7 +288,7 @@ def test_killed_between_journal_and_commitment_it_commits_to_the_same(
 ) -> None:
     verifier = scored.began()
 
-    def stopped(*_: object) -> None:
+    def stopped(*_: object, **__: object) -> None:
         raise Stopped("the agent ends here")
 
     with monkeypatch.context() as patch:
@@ -395,6 +398,44 @@ def test_a_record_that_nobody_has_any_more_means_fresh_ratings(scored: ScoredJob
     fresh = scored.record(again, "vic")
     assert (fresh.position, fresh.previous) == (0, None)
     assert replay(fresh, None, scored.options) == []
+
+
+def test_an_older_reveal_that_is_mined_late__is_followed(
+    people: People, tiny: TinyJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool held the reveal of a round that is void by now. A record that did not follow it
+    would be false."""
+    monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
+    monkeypatch.setattr(validators, "TERMS", replace(TERMS, score_reveal_s=7_200))
+    with ExitStack() as stack:
+        scored = ScoredJob(people, tiny, tmp_path, stack)
+        verifier, held = scored.committed(), []
+        people.chain.warp(COMMIT_TIME + 1)
+
+        def pooled(_: object, *call: Any, **__: object) -> None:
+            held.append(call)
+            raise Stopped("the agent ends here")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(verifier.context.sender, "ensure", pooled)
+            with pytest.raises(Stopped):
+                scored.step(verifier, "vic")
+        scored.void()
+        again = scored.began()
+        send = again.context.sender.ensure
+
+        def mined(*args: Any, **options: Any) -> Any:
+            people.chain.send(scored.node("vic").operator, *held[0])
+            people.chain._nonces.clear()
+            return send(*args, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(again.context.sender, "ensure", mined)
+            assert scored.step(again, "vic") is None
+        people.chain.mine()  # the commitment names the reveal's block
+        first = scored.record(again, "vic", 1)
+        scored.score(again, "vic", 2)
+        assert replay(scored.record(again, "vic"), first, scored.options) == []
 
 
 @pytest.mark.parametrize(

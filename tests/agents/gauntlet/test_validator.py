@@ -42,9 +42,7 @@ class Evaluating:
         parts: dict[str, Any] = {
             "_reader": reader,
             "_store": Stub(get_digest=self.get),
-            "_consensus": Stub(
-                samples=lambda *_: dict(self.posted), windows=lambda _: (COMMIT, COMMIT)
-            ),
+            "_consensus": Stub(windows=lambda _: (COMMIT, COMMIT)),
             "_context": Stub(
                 log=Stub(debug=lambda *_, **__: None),
                 metrics=Stub(busy=lambda _: nullcontext()),
@@ -80,7 +78,8 @@ class Evaluating:
         view: Any = Stub(
             job_id=1, round_id=1, round=Stub(opened_block=1), now=seconds, job=Stub(terms=terms)
         )
-        return self.validator._evaluate(view, 21, b"", Stub(commit_deadline=DEADLINE))  # type: ignore[arg-type]
+        facts: Any = Stub(samples=dict(self.posted))
+        return self.validator._evaluate(view, 21, b"", Stub(commit_deadline=DEADLINE), facts)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -74,8 +74,10 @@ class DirectSender:
     def send(self, contract: Contract, function: str, *args: Any) -> None:
         self.scored.people.chain.send(self.node.operator, contract, function, *args)
 
-    def ensure(self, done: Any, contract: Contract, function: str, *args: Any) -> None:
-        if not done():
+    def ensure(
+        self, done: Any, contract: Contract, function: str, *args: Any, unless: Any = None
+    ) -> None:
+        if not done() and not (unless and unless()):
             self.send(contract, function, *args)
 
 

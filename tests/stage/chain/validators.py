@@ -84,4 +84,7 @@ class ValidatedJob(RunningAgents):
         self.people.chain.mine()
 
     def show(self, trainer: Trainer, node: Node) -> str | None:
-        return trainer.show(self.view(trainer), node.node_id)
+        """A trainer shows its sample. A block is after it: a commitment can name the sample's."""
+        said = trainer.show(self.view(trainer), node.node_id)
+        self.people.chain.mine()
+        return said
