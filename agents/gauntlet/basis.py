@@ -49,7 +49,7 @@ class Basis:
 
 
 def basis_in(entry: Mapping[str, Any]) -> Basis | None:
-    """What was journalled; None of an entry that agents wrote before 2026-12-01."""
+    """What was journalled; None of what an older agent journalled."""
     if "follows" not in entry:
         return None
     return Basis(

@@ -17,10 +17,11 @@ record can't be had or is of an older version, starts from fresh ratings. No oth
 record is ever read.
 
 Payloads and sync samples that are missing are waited for, half of the aggregate window from the end
-of the reveals on, and no longer: the round's clock decides, not who commits or proposes first. Of a
-node that kept them back in this validator's last record, a tenth of it only, so that a mute node
-can't delay one round after the other, and one that was late once is not late for ever. A record
-that misses more than a third of the nodes says more of its validator, and excuses nobody.
+of the reveals on, and no longer: the round's clock decides, not who commits or proposes first. In
+rounds of an even number those of a node that kept them back in this validator's last record are
+waited for a tenth of it only. So a mute node delays every second round at most, and who was late
+once and is a little slower than the others is rated again two rounds later at most. A record that
+misses more than a third of the nodes says more of its validator, and excuses nobody.
 Samples are looked for beside the loop (`agents.gauntlet.sample_search`); once the patience is over
 the validator waits for what is still looked for, at most a quarter of the time that is left to
 commit. What is missing then is missing in this round.
@@ -78,6 +79,7 @@ _ROUNDS_KEPT = 3
 _ROUND_PHASES = (Phase.AGGREGATE, Phase.CHALLENGE, Phase.DISPUTED)
 _WAIT = 0.5  # of the aggregate window
 _EXCUSED_WAIT = 0.1  # the same for nodes that kept something back in the record before
+_EXCUSED_EVERY = 2  # rounds: in one of so many
 _LOOK_S = 2.0  # that a step waits for samples while there is time
 _LAST_LOOK = 0.25  # of what is left of the time to commit
 _MOST_EXCUSED = 3  # one part of so many of a record's nodes, at most
@@ -193,7 +195,9 @@ class Validator:
         search.want(samples.values())
         if self._patient(view, scoring, _WAIT):
             excused: set[int] = set()
-            if not self._patient(view, scoring, _EXCUSED_WAIT):
+            if view.round_id % _EXCUSED_EVERY == 0 and not self._patient(
+                view, scoring, _EXCUSED_WAIT
+            ):
                 excused = _kept_back(self._previous(view, node))
             search.wait(_LOOK_S)
             missing |= {n for n, digest in samples.items() if search.may_come(digest)}

@@ -72,11 +72,16 @@ class Evaluating:
                 silent.add(node)
         return record(*silent)
 
-    def at(self, seconds: int) -> Any:
-        """The record that is made so long after the reveals; None while something is waited for."""
+    def at(self, seconds: int, number: int = 2) -> Any:
+        """The record that is made so long after the reveals, in a round of this number; None while
+        something is waited for."""
         terms = Stub(aggregate_s=AGGREGATE)
         view: Any = Stub(
-            job_id=1, round_id=1, round=Stub(opened_block=1), now=seconds, job=Stub(terms=terms)
+            job_id=1,
+            round_id=number,
+            round=Stub(opened_block=1),
+            now=seconds,
+            job=Stub(terms=terms),
         )
         facts: Any = Stub(samples=dict(self.posted))
         return self.validator._evaluate(view, 21, b"", Stub(commit_deadline=DEADLINE), facts)  # type: ignore[arg-type]
@@ -108,6 +113,19 @@ def test_who_was_late_once_is_back_a_round_later(evaluating: Evaluating) -> None
     assert evaluating.at(AT_ONCE) is None
     evaluating.posted[5] = sample  # a block later than the others
     assert not any(line.failure for line in evaluating.at(AT_ONCE).scores)
+
+
+def test_who_was_late_once_and_is_slower_than_the_others_is_back_two_rounds_later(
+    evaluating: Evaluating,
+) -> None:
+    """It posts after a tenth of the window. Were it excused in each round, it would never be rated
+    again."""
+    evaluating.previous = record(5)
+    sample = evaluating.posted.pop(5)
+    assert [line.node for line in evaluating.at(SOON, 2).scores if line.failure] == [5]
+    assert evaluating.at(SOON, 3) is None
+    evaluating.posted[5] = sample
+    assert not any(line.failure for line in evaluating.at(SOON, 3).scores)
 
 
 def test_a_validator_that_could_read_nothing_excuses_nobody(evaluating: Evaluating) -> None:
