@@ -100,6 +100,7 @@ class Validator:
         self._commitments = Commitments(context.journal, context.artefacts, "validator")
         self._said: tuple[int, int, str] | None = None
         self._told = (0, 0)  # the last job and round whose scores were logged
+        self._lost = b""  # digest of a record that neither disk nor store has
         self._samples: tuple[tuple[int, int, bytes], SampleSearch] | None = None  # and the seed
 
     def step(self, view: View, node: int) -> str | None:
@@ -167,7 +168,9 @@ class Validator:
             basis = None if entry is None else basis_in(entry)
             if entry is None or basis is None or not basis.stands(self._network.chain):
                 continue
-            if basis.follows == self._newest(view, node):
+            if basis.follows != self._newest(view, node):
+                continue
+            if self._own_copy(view.job_id, view.round_id, bytes.fromhex(entry["record"])):
                 return basis, entry
         return None
 
@@ -344,17 +347,13 @@ class Validator:
             self._say(view, "scores_lost", why)
             return None
         name, entry = found
-        raw = self._own_copy(view.job_id, view.round_id, bytes.fromhex(entry["record"]))
+        raw = self._published(view, bytes.fromhex(entry["record"]))
         if raw is None:
-            # The vector still counts; only nobody can replay it.
-            self._say(
-                view,
-                "record_lost",
-                f"{self._commitments.path(name, _RECORD)} is gone or has changed",
-            )
-        else:
-            self._store.pin(self._store.put_bytes(raw))
-            self._tell(view, raw)
+            # A vector whose record nobody can have is false. Silence costs one round's cut.
+            path = self._commitments.path(name, _RECORD)
+            self._say(view, "record_lost", f"{path} is gone or has changed; nothing is revealed")
+            return None
+        self._tell(view, raw)
         crashpoint("validator-before-reveal")
         self._context.sender.ensure(
             lambda: self._revealed(view, node),
@@ -369,6 +368,25 @@ class Validator:
         )
         crashpoint("validator-after-reveal")
         return f"scored: round {view.round_id}, revealed"
+
+    def _published(self, view: View, digest: bytes) -> bytes | None:
+        """The record of a vector that is to be revealed, kept in the store; None if it is lost."""
+        raw = self._own_copy(view.job_id, view.round_id, digest)
+        if raw is not None:
+            self._store.pin(self._store.put_bytes(raw))
+            return raw
+        if digest == self._lost:
+            return None  # a distant store searches long for what nobody has
+        try:
+            # Its process may have died between publishing it and revealing.
+            raw = self._store.get_digest(digest, MAX_RECORD_BYTES)
+            self._store.pin(self._store.resolve(digest))
+            return raw
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            self._lost = digest
+            return None
 
     def _entry_of(self, view: View, node: int) -> tuple[str, Entry] | None:
         """What was journalled for the commitment on chain (a reorg may leave several)."""

@@ -331,13 +331,46 @@ def test_the_record_is_secret_until_the_reveal(scored: ScoredJob) -> None:
     )
 
 
-def test_a_record_that_has_changed_on_disk_keeps_no_vector_back(scored: ScoredJob) -> None:
+def test_a_record_that_has_changed_on_disk_keeps_its_vector_back(scored: ScoredJob) -> None:
+    """Members take a vector whose record nobody can have for false: 200 of 1,000 ZOO. Silence costs
+    the round's cut. (Until 2026-11-30 the vector was revealed all the same.) It is revealed once
+    the file is put back."""
     verifier = scored.committed()
     (path,) = verifier.context.artefacts.glob("scores-*.record")
-    path.write_bytes(path.read_bytes()[:-1])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    scored.people.chain.warp(COMMIT_TIME + 1)
+    for _ in range(2):
+        assert scored.step(verifier, "vic") is None
+    assert scored.warned("vic", "record_lost") == 1
+    path.write_bytes(whole)
+    assert scored.step(verifier, "vic") == "scored: round 1, revealed"
+
+
+def test_a_record_that_is_in_the_store_alone_is_revealed(scored: ScoredJob) -> None:
+    verifier = scored.committed()
+    (path,) = verifier.context.artefacts.glob("scores-*.record")
+    scored.store.put_bytes(path.read_bytes())
+    path.unlink()
     scored.people.chain.warp(COMMIT_TIME + 1)
     assert scored.step(verifier, "vic") == "scored: round 1, revealed"
-    assert scored.warned("vic", "record_lost") == 1
+
+
+def test_a_record_that_is_gone_before_its_commitment_is_made_again(
+    scored: ScoredJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier = scored.began()
+
+    def stopped(*_: object, **__: object) -> None:
+        raise Stopped("the agent ends here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(verifier.context.sender, "ensure", stopped)
+        with pytest.raises(Stopped):
+            scored.step(verifier, "vic")
+    (path,) = verifier.context.artefacts.glob("scores-*.record")
+    path.unlink()
+    scored.score(scored.verifier("vic"), "vic", 1)
 
 
 def test_without_its_journal_it_can_only_say_so(scored: ScoredJob) -> None:
