@@ -16,8 +16,8 @@ the record that is withheld: a validator keeps each payload that it has read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from agents.gauntlet.draw import round_seed
 from agents.gauntlet.fast_evaluation import (
@@ -36,6 +36,7 @@ from agents.gauntlet.loss_score import LOSS_TOLERANCE, NANO
 from agents.gauntlet.primary_evaluation import Measured, Yardstick, median_norm
 from agents.gauntlet.record import NodeScore, ScoreRecord
 from agents.gauntlet.sample_search import SampleSearch
+from agents.jobs.job import JobContext
 from agents.mechanisms.score.gauntlet import Gauntlet
 from agents.protocol.scores import Consensus
 from agents.protocol.view import View
@@ -46,6 +47,7 @@ from agents.rounds.report import UNAVAILABLE
 from agents.rounds.submissions import Submission
 from agents.rounds.sync_sample import max_samples_bytes
 from agents.runtime.newest import Newest
+from agents.training.state import State
 
 SURE = 2  # times the tolerance: what is beyond it is no machine's rounding
 _LATE = (UNAVAILABLE, NO_SAMPLE, SAMPLE_LOST)
@@ -212,58 +214,123 @@ def _losses(
 ) -> Iterator[str]:
     """Every measurement that the payloads don't give, by far."""
     payloads = {s.reveal.node: s.gradient for s in there if s.gradient is not None}
-    usable = {line.node for line in record.scores if line.usable}
-    here = usable & payloads.keys()
-    merge = reader.models.job(view.job_id).merge
-    if here != usable and not getattr(merge, "signs", False):
-        return  # the median of the lengths is not known
-    evaluated = {line.node for line in record.scores if line.evaluated and line.usable}
-    due = [line for line in record.scores if line.node in evaluated & here]
-    absent = evaluated - here
+    job, models = reader.models.job(view.job_id), reader.models
+    due = due_losses(record, payloads.keys(), job)
+    if not due.measurable:
+        return
 
     def measure() -> _Found:
-        yardstick = Yardstick(
-            job=reader.models.job(view.job_id),
-            options=options,
-            plan=plan,
-            before=reader.before(view),
-            length=median_norm(payloads[node] for node in sorted(here)),
-            seed=round_seed(bytes.fromhex(record.audit_seed)),
-            device=reader.device,
-            history=merged_updates(
-                reader.models, view.job_id, view.round.prev_model, options.history
-            ),
+        return measure_due(
+            due,
+            record,
+            payloads,
+            job,
+            options,
+            plan,
+            reader.before(view),
+            merged_updates(models, view.job_id, view.round.prev_model, options.history),
+            reader.device,
         )
-        # All at once: what is expected of a node, and what it shows, depend on the others.
-        sent = {line.node: payloads[line.node] for line in due}
-        return yardstick.measure(sent, absent=sorted(absent))
 
     where = view.job_id, view.round_id, view.round.prev_model, record.audit_seed
-    contents = tuple((s.reveal.node, s.reveal.content) for s in there if s.reveal.node in here)
-    whom = tuple(line.node for line in due), tuple(sorted(absent))
+    contents = tuple((s.reveal.node, s.reveal.content) for s in there if s.reveal.node in due.here)
+    whom = tuple(line.node for line in due.lines), due.absent
     found = known.of((where, contents, whom), measure)
-    for line in due:
-        yield from _differences(line, found[line.node], alone=bool(absent))
+    for line in due.lines:
+        yield from _differences(line, found[line.node], due.alone)
+
+
+@dataclass(frozen=True)
+class Due:
+    """What of a record's losses can be measured again with the payloads that are here.
+
+    `lines`: of the evaluated nodes whose payloads are here; `absent`: the other evaluated ones that
+    had a payload. `here`: all nodes whose payloads the record calls usable and that are here, and
+    `gone`: those that are not. `measurable`: False where lengths count and one of them is not here,
+    since the median length is not known then.
+    """
+
+    lines: tuple[NodeScore, ...]
+    absent: tuple[int, ...]
+    here: tuple[int, ...]
+    gone: tuple[int, ...]
+    measurable: bool
+
+    @property
+    def alone(self) -> bool:
+        """Whether only what does not depend on the other evaluated nodes can be judged."""
+        return bool(self.absent)
+
+
+def due_losses(record: ScoreRecord, payloads: Collection[int], job: JobContext) -> Due:
+    """`payloads`: the nodes whose payloads are here."""
+    usable = [line for line in record.scores if line.usable]
+    gone = tuple(sorted(line.node for line in usable if line.node not in payloads))
+    return Due(
+        lines=tuple(line for line in usable if line.evaluated and line.node in payloads),
+        absent=tuple(sorted(x.node for x in usable if x.evaluated and x.node not in payloads)),
+        here=tuple(sorted(line.node for line in usable if line.node in payloads)),
+        gone=gone,
+        measurable=not gone or bool(getattr(job.merge, "signs", False)),
+    )
+
+
+def measure_due(
+    due: Due,
+    record: ScoreRecord,
+    payloads: Mapping[int, State],
+    job: JobContext,
+    options: Gauntlet,
+    plan: Plan,
+    before: State,
+    history: Sequence[State],
+    device: str,
+) -> dict[int, Measured]:
+    """What the payloads of `due.lines` give, by node. `history`: the newest merged updates that led
+    to `before`, newest first, at most `options.history`."""
+    yardstick = Yardstick(
+        job=job,
+        options=options,
+        plan=plan,
+        before=before,
+        length=median_norm(payloads[node] for node in due.here),
+        seed=round_seed(bytes.fromhex(record.audit_seed)),
+        device=device,
+        history=history,
+    )
+    # All at once: what is expected of a node, and what it shows, depend on the others.
+    sent = {line.node: payloads[line.node] for line in due.lines}
+    return yardstick.measure(sent, absent=due.absent)
+
+
+def losses_in(
+    line: NodeScore, own: Measured, alone: bool
+) -> Iterator[tuple[str, int | None, int | None]]:
+    """The LossScores of a line that can be judged: which, as stated, as measured, in 1e-9 nats."""
+    for name in ("assigned", "random") if alone else ("assigned", "random", "expected"):
+        yield name, getattr(line, name), getattr(own, name)
+
+
+def work_in(line: NodeScore, own: Measured, alone: bool) -> Iterator[tuple[str, int, int, int]]:
+    """The same of the work that it shows; see `Measured.work`."""
+    if not alone:
+        yield from own.work(line.shown, line.extra)
 
 
 def _differences(line: NodeScore, own: Measured, alone: bool) -> Iterator[str]:
-    """`alone`: only what does not depend on the other evaluated nodes."""
     if (line.random is None) != (own.random is None):
         stated = "no loss" if line.random is None else "a loss"
         yield f"it states {stated} of node {line.node}" + (f": {own.reason}" if own.reason else "")
         return
-    for name in ("assigned", "random") if alone else ("assigned", "random", "expected"):
-        said, due = getattr(line, name), getattr(own, name)
-        if said is not None and abs(said - due) > SURE * LOSS_TOLERANCE * NANO:
+    for name, said, due in losses_in(line, own, alone):
+        if said is not None and due is not None and abs(said - due) > SURE * LOSS_TOLERANCE * NANO:
             yield (
                 f"its {name} LossScore of node {line.node} is {said / NANO:.6f} nats, the payload "
                 f"gives {due / NANO:.6f}"
             )
-    if alone:
-        return
-    for what, said, due, unsure in own.work(line.shown, line.extra):
-        if abs(said - due) > SURE * unsure:
+    for what, shown, given, unsure in work_in(line, own, alone):
+        if abs(shown - given) > SURE * unsure:
             yield (
-                f"it says that node {line.node} shows {said / 1e6:.4f} of its {what}, the payload "
-                f"shows {due / 1e6:.4f}"
+                f"it says that node {line.node} shows {shown / 1e6:.4f} of its {what}, the payload "
+                f"shows {given / 1e6:.4f}"
             )

@@ -9,7 +9,9 @@ audit seed drew.
 
 A validator that lost its disk may start from fresh ratings, and one may not have had a payload or a
 sample in time that is there now. Nobody can tell whether that is true, so the audit reports it as a
-remark. So it does of a record of an older version: it was made by rules that this code has not.
+remark. Where a payload that a record rests on is gone by now, what depends on it is believed, which
+is remarked too (`agents.gauntlet.remeasure`). So is a record of an older version: it was made by
+rules that this code has not.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ from agents.audit.chain.scores import Scored, Vector
 from agents.audit.sources.artefacts import Artefacts, guarded
 from agents.audit.sources.findings import Part
 from agents.audit.sources.record import Record, place
-from agents.gauntlet.draw import round_seed
 from agents.gauntlet.fast_evaluation import (
     IMPLAUSIBLE,
     Checked,
@@ -31,7 +32,7 @@ from agents.gauntlet.fast_evaluation import (
     step_size,
 )
 from agents.gauntlet.loss_score import LOSS_TOLERANCE, NANO
-from agents.gauntlet.primary_evaluation import Measured, Yardstick, median_norm
+from agents.gauntlet.primary_evaluation import Measured
 from agents.gauntlet.record import (
     MAX_RECORD_BYTES,
     NodeScore,
@@ -40,7 +41,7 @@ from agents.gauntlet.record import (
     ScoreRecord,
 )
 from agents.gauntlet.record_chain import LOOK_BACK, breach
-from agents.gauntlet.remeasure import denied
+from agents.gauntlet.remeasure import Due, denied, due_losses, losses_in, measure_due, work_in
 from agents.gauntlet.replay import replay
 from agents.jobs.job import JobContext
 from agents.mechanisms.score.gauntlet import Gauntlet
@@ -128,29 +129,32 @@ class Ratings:
             return
         sent = {s.reveal.node: s.gradient for s in facts.submissions if s.gradient is not None}
         for verifier, record in records.items():
-            usable = [sent[n.node] for n in record.scores if n.usable and n.node in sent]
-            yardstick = Yardstick(
-                job=facts.job,
-                options=self._options,
-                plan=facts.plan,
-                before=facts.before,
-                length=median_norm(usable),
-                seed=round_seed(bytes.fromhex(record.audit_seed)),
-                device=device,
-                history=facts.history[: self._options.history],
-            )
-            due = [n for n in record.scores if n.evaluated and n.usable and n.node in sent]
-            measured = yardstick.measure({line.node: sent[line.node] for line in due})
-            if verifier not in self._overruled(part):
-                for line in due:
-                    self._compare_losses(part, verifier, line, measured[line.node])
-                continue
+            due = due_losses(record, sent.keys(), facts.job)
+            if due.gone:
+                part.remark(_unjudged(verifier, due))
             own = Part(part.round_id)
-            for line in due:
-                self._compare_losses(own, verifier, line, measured[line.node])
+            if due.measurable:
+                found = measure_due(
+                    due,
+                    record,
+                    sent,
+                    facts.job,
+                    self._options,
+                    facts.plan,
+                    facts.before,
+                    facts.history[: self._options.history],
+                    device,
+                )
+                overruled = verifier in self._overruled(part)
+                for line in due.lines:
+                    where = own if overruled else part
+                    self._compare_losses(where, verifier, line, found[line.node], due.alone)
+            if verifier not in self._overruled(part):
+                continue
             sentence = "the committee overruled it, but its record and its losses are right."
             wrong = not own.holds or (part.round_id, verifier) in self._denied
-            part.hold("losses", wrong, f"verifier {verifier}", sentence)
+            if wrong or not due.gone:  # else what denied it may be gone
+                part.hold("losses", wrong, f"verifier {verifier}", sentence)
 
     def _overruled(self, part: Part) -> set[int]:
         events = self._record.of("ScoresOverruled", part.round_id)
@@ -348,10 +352,12 @@ class Ratings:
 
     # -- losses --------------------------------------------------------------------------------
 
-    def _compare_losses(self, part: Part, verifier: int, line: NodeScore, found: Measured) -> None:
+    def _compare_losses(
+        self, part: Part, verifier: int, line: NodeScore, found: Measured, alone: bool
+    ) -> None:
+        """`alone`: only what does not depend on the other evaluated nodes."""
         who = f"verifier {verifier}, node {line.node}"
-        for name in ("assigned", "random", "expected"):
-            said, own = getattr(line, name), getattr(found, name)
+        for name, said, own in losses_in(line, found, alone):
             close = (
                 said is own
                 if said is None or own is None
@@ -360,9 +366,22 @@ class Ratings:
             sentence = f"its {name} LossScore is {_nats(said)}, it should be {_nats(own)}"
             sentence += f" ({found.reason})." if found.reason else "."
             part.hold("losses", close, who, sentence)
-        for what, said, own, unsure in found.work(line.shown, line.extra):
-            sentence = f"it shows {said / 1e6:.4f} of the {what}, it should be {own / 1e6:.4f}."
-            part.hold("losses", abs(said - own) <= unsure, who, sentence)
+        for what, shown, given, unsure in work_in(line, found, alone):
+            sentence = f"it shows {shown / 1e6:.4f} of the {what}, it should be {given / 1e6:.4f}."
+            part.hold("losses", abs(shown - given) <= unsure, who, sentence)
+
+
+def _unjudged(verifier: int, due: Due) -> str:
+    """What of a record's losses can't be judged, since payloads are gone."""
+    what = f"verifier {verifier}: the payloads of nodes {list(due.gone)} are gone"
+    if not due.measurable:
+        return f"{what}, and with them the median length: its losses were believed."
+    if not due.alone:
+        return f"{what}; its record evaluated none of them, so its losses were measured."
+    return (
+        f"{what}: their losses were believed, and of the other evaluated nodes what was expected "
+        "of them and what they show."
+    )
 
 
 def _nats(score: int | None) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from agents.audit.chain.scores import Scored, Vector
 from agents.audit.sources.artefacts import Artefacts
 from agents.audit.sources.findings import Part
 from agents.audit.work.ratings import Ratings, RoundFacts
+from agents.rounds.report import UNAVAILABLE
 from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.training.state import model_hash
@@ -55,3 +57,36 @@ def test_who_says_that_a_convict_was_found_invalid_is_overruled_by_mistake(
     found = [difference.sentence for difference in part.differences]
     mistaken = "the committee overruled it, but its record and its losses are right."
     assert found == ([mistaken] if convicted else [])
+
+
+@pytest.mark.parametrize(
+    "gone", [NODES[:0], NODES[:1], NODES[:2]], ids=["all here", "one gone", "two gone"]
+)
+@pytest.mark.parametrize("merge", ["demo_sign", "mean"])
+def test_a_record_whose_payloads_are_gone_by_now__is_not_denied(
+    tmp_path: Path, gone: tuple[int, ...], merge: str
+) -> None:
+    """What is expected of the others, and what they show, rests on them. It is remarked."""
+    store = EmbeddedStore(tmp_path)
+    fields = {**GAUNTLET, "optimizer": STEPS}
+    tiny = make_honest_round(store, **({**fields, "merge": merge} if merge == "mean" else fields))
+    sent = tiny.honest()
+    record = Again(tiny, {}).record(sent)
+    here = [
+        replace(s, gradient=None, reason=f"{UNAVAILABLE}gone") if s.reveal.node in gone else s
+        for s in sent
+    ]
+    chain: Any = SimpleNamespace(job_id=1, of=lambda *_, **__: [])
+    options: Any = tiny.job.score
+    facts = RoundFacts(tiny.job, tiny.plan, tiny.before, None, here, frozenset(), [])
+    part = Part(1)
+    Ratings(chain, Artefacts(store), options).measure(part, {VERIFIER: record}, facts, DEVICE)
+    assert [difference.sentence for difference in part.differences] == []
+    assert len(part.remarks) == (1 if gone else 0)
+    line = record.scores[-1]
+    assert line.random is not None
+    lie = {f"node_{line.node}": {"random": line.random + 10**9}}
+    told = Again(tiny, {}).record(sent, **lie)
+    Ratings(chain, Artefacts(store), options).measure(part, {VERIFIER: told}, facts, DEVICE)
+    believed = bool(gone) and not getattr(tiny.job.merge, "signs", False)
+    assert bool(part.differences) is not believed, "what stands alone is judged all the same"
