@@ -18,9 +18,10 @@ them keeps them. A member signs that of its own attempts; it takes three of them
 by the chain's clock from the first attempt of this process that failed: what was read before a
 restart is not known after it. It looks again after LOOK_S, and keeps each record that it has read,
 if its store lets it. One vector is looked at in a step: first the newest of those that never were,
-then the one whose turn came first. So no number of records that are withheld holds up another. The
-samples of its round are looked for beside the loop, as a validator does, and the vector is judged
-in a later step.
+then the one whose turn came first. Of earlier records that nobody has a few are looked for in a
+step (`agents.gauntlet.earlier_records`). So no number of records that are withheld holds up
+another. The samples of its round are looked for beside the loop, as a validator does, and the
+vector is judged in a later step.
 
 A record of an older version was made by rules that this code has not, so it is left alone. Else a
 member with new code would overrule what honest validators revealed before they had it. That holds
@@ -41,6 +42,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from agents.gauntlet.earlier_records import EarlierRecords, SearchesSpent
 from agents.gauntlet.record import MAX_RECORD_BYTES, OlderRecord, RecordError, ScoreRecord
 from agents.gauntlet.record_chain import Revealed, breach
 from agents.gauntlet.remeasure import (
@@ -120,10 +122,12 @@ class ScoreDisputes:
         self._began: dict[int, tuple[int, bool]] = {}  # jobs: when looked at, with older records
         self._samples: dict[tuple[int, int], SampleSearch] = {}  # of rounds
         self._measured = Measurements()
+        self._records = EarlierRecords(self._record)
         self._specs = SpecsBeside(network, lambda spec: self._rounds().models.fetch(spec))
 
     def step(self, head: Head) -> list[FalseScores]:
         """The false vectors known here whose verifiers were not slashed; looks at one more."""
+        self._records.begin(head.timestamp)
         due, overruled = self._read(head)
         waiting = [
             vector
@@ -148,7 +152,7 @@ class ScoreDisputes:
         self._not_before[vector] = 2 * head.timestamp - self._ages.made_at(vector.block) + 1
         try:
             known = self._judged(vector, head)
-        except SpecComing:
+        except (SpecComing, SearchesSpent):
             self._not_before[vector] = head.timestamp + 1
             return
         if known is None or vector in self._absent:
@@ -206,7 +210,7 @@ class ScoreDisputes:
             record = self._record(vector.record)
             self._keep(vector.record)
             wrong = self._denied(vector, record)
-        except StoreUnavailable:
+        except (StoreUnavailable, SearchesSpent):
             raise
         except StoreError:
             return self._withheld(vector, head, "its record")
@@ -295,7 +299,7 @@ class ScoreDisputes:
             return f"its record is of job {said[0]}, round {said[1]}, verifier {said[2]}"
         if tuple(record.vector()) != vector.scores:
             return "its record gives another vector"
-        wrong = breach(record, self._earlier(vector), self._known)
+        wrong = breach(record, self._earlier(vector), self._records.of)
         if wrong:
             return wrong
         try:
@@ -365,18 +369,9 @@ class ScoreDisputes:
     def _is_present(self, vector: _Vector) -> bool:
         """Whether a vector's record can be read, and is of this version."""
         try:
-            return self._known(vector.record) is not None
+            return self._records.of(vector.record) is not None
         except OlderRecord:
             return False
-
-    def _known(self, digest: bytes) -> ScoreRecord | None:
-        """A record by its digest; None if it can't be had or read. Raises OlderRecord."""
-        try:
-            return self._record(digest)
-        except (StoreUnavailable, OlderRecord):
-            raise
-        except (StoreError, RecordError):
-            return None
 
     def _options(self, job_id: int) -> Gauntlet:
         models = self._rounds().models  # made here, and not by the thread that gets a spec

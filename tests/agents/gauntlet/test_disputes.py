@@ -14,6 +14,7 @@ import pytest
 
 from agents.gauntlet import disputes as module
 from agents.gauntlet.disputes import LOOK_S, WITHHELD_S, ScoreDisputes, _Vector
+from agents.gauntlet.earlier_records import EarlierRecords
 from agents.gauntlet.record import ScoreRecord
 from agents.gauntlet.remeasure import SAMPLES_WAIT_S
 from agents.gauntlet.replay import digest_of_record
@@ -48,6 +49,7 @@ class Member:
             "_missed": {},
             "_samples": {},
             "_measured": None,
+            "_records": EarlierRecords(self.disputes._record),
             "_began": {},
             "_say": self.heard.append,
             "_told": False,
