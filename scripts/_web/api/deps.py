@@ -28,7 +28,9 @@ def look_at(site: Annotated[Site, Depends(site_of)]) -> Iterator[Reading]:
 
 
 TheSite = Annotated[Site, Depends(site_of)]
-Look = Annotated[Reading, Depends(look_at)]
+# It ends with the route. By default it would end once the answer was sent, so that a reader who
+# takes nothing of it held a connection to the index, of which there are fifty.
+Look = Annotated[Reading, Depends(look_at, scope="function")]
 JobId = Annotated[int, Path(ge=1, le=MOST_ID, description="The job.")]
 RoundId = Annotated[int, Path(ge=1, le=MOST_ID, description="The round.")]
 NodeId = Annotated[int, Path(ge=1, le=MOST_ID, description="The node.")]
