@@ -5,7 +5,8 @@ Rule: an answer to GET is kept under the block after which it was read. The firs
 after a further block has it made anew. Whoever asks while it is being made gets the one before, if
 that is of the same branch and at most `MOST_BEHIND` blocks old; a reader who says `no-cache` or
 `max-age=0`, as the page's own script does, waits for the new one. So a reader who asks alone never
-gets an old answer, and many readers never wait for one another.
+gets an old answer, and many readers never wait for one another. An answer is made once its bytes
+are known: how slowly somebody takes them holds up nobody else.
 
 What is kept is bounded in bytes, and compressed once. What says `no-store` is kept by nobody, such
 as a page that lacks what the chain could not be asked for.
@@ -95,12 +96,18 @@ class BlockCache:
             self._answers.move_to_end(question)
             await _give(found, scope, send)
             return
-        event = self._making.setdefault(making, asyncio.Event())
+        mine = self._making.setdefault(making, asyncio.Event())
+
+        def made() -> None:
+            """Let those go on who wait: the answer is kept, or nobody keeps it."""
+            mine.set()
+            if self._making.get(making) is mine:
+                del self._making[making]
+
         try:
-            await self._make(question, version, scope, receive, send)
+            await self._make(question, version, scope, receive, send, made)
         finally:
-            event.set()
-            self._making.pop(making, None)
+            made()
 
     async def _make(
         self,
@@ -109,7 +116,9 @@ class BlockCache:
         scope: Scope,
         receive: Receive,
         send: Send,
+        made: Callable[[], None],
     ) -> None:
+        """Make an answer and send it. `made`: called before the first byte is sent."""
         start: Message | None = None
         parts: list[bytes] = []
         passing = False
@@ -123,6 +132,7 @@ class BlockCache:
                 start = message
                 if message["status"] != 200 or not _may_keep(message):
                     passing = True
+                    made()
                     await send(message)
                 return
             parts.append(message.get("body", b""))
@@ -131,11 +141,13 @@ class BlockCache:
             assert start is not None
             if message.get("more_body"):
                 passing = True
+                made()
                 await send(start)
                 await send({**message, "body": b"".join(parts)})
                 return
             answer = await _answer(version, start, b"".join(parts))
             self._keep(question, answer)
+            made()
             await _give(answer, scope, send)
 
         await self._app(scope, receive, keep)

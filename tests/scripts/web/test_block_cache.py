@@ -8,8 +8,10 @@ import asyncio
 import httpx
 import pytest
 from fastapi import FastAPI, Response
+from fastapi.responses import StreamingResponse
+from starlette.types import Message
 
-from scripts._web.api.cache import MOST_BEHIND, BlockCache, Version, _size
+from scripts._web.api.cache import _MOST_ANSWER, MOST_BEHIND, BlockCache, Version, _size
 
 MOST = 100_000
 
@@ -35,6 +37,17 @@ class Page:
         @app.get("/long")
         def long() -> str:
             return "the same words " * 1_000
+
+        @app.get("/endless")
+        def endless() -> StreamingResponse:
+            self.made += 1
+            return StreamingResponse(iter([b"x" * _MOST_ANSWER, b"y", b"z"]))
+
+        @app.get("/broken")
+        def broken(response: Response) -> int:
+            self.made += 1
+            response.status_code = 503
+            return self.made
 
         self.cache = BlockCache(app, self.version, most_bytes=MOST)
 
@@ -143,6 +156,69 @@ def test_a_slow_answer_does_not_replace_a_newer_one() -> None:
         slow.set()
         assert (await first).text == "1"
         assert (await page.asked()).text == "2" and page.made == 2
+
+    asyncio.run(both())
+
+
+@pytest.mark.parametrize(
+    ("path", "policy", "made"),
+    [("/page", "", 1), ("/page", "no-store", 2), ("/broken", "", 2), ("/endless", "", 2)],
+)
+def test_who_takes_nothing_of_an_answer_holds_up_nobody(path: str, policy: str, made: int) -> None:
+    """Attack: the first reader after a block, who takes nothing for a minute. Reloads waited."""
+    page = Page()
+    page.policy = policy
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "scheme": "http",
+        "query_string": b"",
+        "headers": [(b"host", b"page")],
+    }
+
+    async def both() -> None:
+        asked, taken = asyncio.Event(), asyncio.Event()
+
+        async def send(message: Message) -> None:
+            asked.set()
+            await taken.wait()
+
+        async def receive() -> Message:
+            await taken.wait()
+            return {"type": "http.disconnect"}
+
+        slow = asyncio.create_task(page.cache(scope, receive, send))
+        await asked.wait()
+        second = page.asked(path, **{"cache-control": "max-age=0"})
+        found = await asyncio.wait_for(second, 60)
+        assert not slow.done() and found.content and page.made == made
+        taken.set()
+        await slow
+        assert page.cache._making == {}
+
+    asyncio.run(both())
+
+
+def test_who_waits_makes_the_answer_itself_once_the_first_has_failed() -> None:
+    page = Page()
+
+    async def both() -> None:
+        page.slow = slow = asyncio.Event()
+        first = asyncio.create_task(page.asked())
+        while not page.made:
+            await asyncio.sleep(0)
+        second = asyncio.create_task(page.asked())
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert page.made == 1
+        first.cancel()
+        page.slow = None
+        slow.set()
+        assert (await second).text == "2" and page.cache._making == {}
 
     asyncio.run(both())
 
