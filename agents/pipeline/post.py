@@ -26,12 +26,9 @@ oldest one of the address that has the most.
 
 from __future__ import annotations
 
-import socket
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from http.server import BaseHTTPRequestHandler
 
 from agents.pipeline.addresses import MAX_ANNOUNCEMENT, AddressBook
 from agents.pipeline.epoch import Epoch
@@ -51,7 +48,7 @@ from agents.pipeline.letters import (
 from agents.pipeline.mailbox import Mailbox, Refused, Running
 from agents.pipeline.shards import MAX_STATEMENT, Statement
 from agents.pipeline.statements import Statements
-from agents.runtime.bounded_http import hang_up
+from agents.runtime.bounded_server import BoundedHandler, BoundedServer
 from agents.runtime.errors import ConfigError
 from agents.runtime.logs import Log
 from agents.storage.nesting import parse_json
@@ -59,7 +56,6 @@ from agents.storage.nesting import parse_json
 _Key = tuple[int, int, bytes]  # job, epoch and seed: after a reorg an epoch begins again
 _ENDED = 1024  # epochs that are remembered to be over
 _CHUNK = 65_536
-_ENDING_S = 1.0  # more than a connection takes that was hung up
 _MAX_PATH = 200
 _TAKEN = 200, b"Taken."
 _DRAINED = 1 << 20  # bytes of a refused body that are still read
@@ -90,14 +86,14 @@ class Post:
         self._notices: dict[_Key, dict[int, bytes]] = {}  # by miner
         self.statements = Statements(where)
         self.url = ""
-        self._server: _Server | None = None
+        self._server: BoundedServer | None = None
         if listen:
             self._serve(host, port, request_s, connections)
 
     def _serve(self, host: str, port: int, request_s: float, connections: int) -> None:
         log = self._log
         try:
-            self._server = _Server((host, port), _handler(self, log, request_s), connections)
+            self._server = BoundedServer((host, port), _handler(self, log, request_s), connections)
         except OSError as error:
             raise ConfigError(
                 f"The miner's post cannot listen on {host}:{port}: {error}. Choose another port."
@@ -261,52 +257,6 @@ class Post:
 # -- HTTP ------------------------------------------------------------------------------------------
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
-    def __init__(self, address: tuple[str, int], handler: Any, connections: int) -> None:
-        self._most = connections
-        self._slots = threading.BoundedSemaphore(2 * connections)  # some of which are ending
-        self._open: dict[Any, str] = {}  # connection -> who has it, the oldest first
-        self._lock = threading.Lock()
-        super().__init__(address, handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        # Those that are ending hold their slots for a moment more. Who comes now waits for one.
-        if not self._slots.acquire(timeout=_ENDING_S):
-            self.shutdown_request(request)
-            return
-        with self._lock:
-            self._open[request] = client_address[0]
-            gone = self._surplus()
-        if gone is not None:
-            hang_up(gone)
-        super().process_request(request, client_address)
-
-    def _surplus(self) -> socket.socket | None:
-        """The connection that ends for the newest one: the oldest of whoever has the most. So a
-        stranger that holds as many as there may be keeps nobody out."""
-        if len(self._open) <= self._most:
-            return None
-        held = Counter(self._open.values())
-        most = max(held.values())
-        gone: socket.socket = next(one for one, who in self._open.items() if held[who] == most)
-        del self._open[gone]
-        return gone
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            with self._lock:
-                self._open.pop(request, None)
-            self._slots.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no event."""
-
-
 def _handler(post: Post, log: Log, request_s: float) -> type[BaseHTTPRequestHandler]:
     takers = {
         "/letters": post.letter,
@@ -317,20 +267,8 @@ def _handler(post: Post, log: Log, request_s: float) -> type[BaseHTTPRequestHand
         "/shards": post.statement,
     }
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(BoundedHandler):
         timeout = request_s
-        connection: socket.socket
-
-        def setup(self) -> None:
-            super().setup()
-            # The socket's own time-out restarts with every byte.
-            self._bound = threading.Timer(request_s, hang_up, (self.connection,))
-            self._bound.daemon = True
-            self._bound.start()
-
-        def finish(self) -> None:
-            self._bound.cancel()
-            super().finish()
 
         def do_GET(self) -> None:
             if self.path == "/announcements":
