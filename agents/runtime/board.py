@@ -4,6 +4,9 @@
 Rule: `GET /signatures/<operation id, 64 hex>` answers `{"op_id", "signatures": [{"signer",
 "signature"}]}`. A board has no authority. A signature counts only if it recovers to a member;
 `collect` checks this, and the contract checks it again.
+
+A board is open to strangers, so it bounds what they hold of its member's process: so many
+connections, each for so long in all (`agents.runtime.bounded_server`).
 """
 
 from __future__ import annotations
@@ -14,9 +17,9 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from agents.runtime.bounded_http import ask
+from agents.runtime.bounded_server import BoundedHandler, BoundedServer
 from agents.runtime.errors import ConfigError
 from agents.runtime.logs import Log
 from agents.storage.nesting import parse_json
@@ -26,19 +29,30 @@ _MAX_REPLY = 16_384  # bytes: some fifty signatures; a member has one
 _MAX_SIGNATURES = 32
 _AT_ONCE = 16  # boards that are asked: as many as a committee has members
 _HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
-_SOCKET_TIMEOUT_S = 5.0
 
 
 class SignatureBoard:
     """Serves this member's signatures over HTTP. Port 0 picks a free one (see `url`)."""
 
-    def __init__(self, signer: str, host: str, port: int, log: Log) -> None:
+    def __init__(
+        self,
+        signer: str,
+        host: str,
+        port: int,
+        log: Log,
+        request_s: float = 5.0,
+        connections: int = 64,
+    ) -> None:
+        """`request_s`: seconds in all that a request may take. `connections`: open at once.
+
+        Raises ConfigError if the address can't be listened on.
+        """
         self._signer = signer
         self._signatures: dict[bytes, bytes] = {}
         board = self
 
-        class Handler(BaseHTTPRequestHandler):
-            timeout = _SOCKET_TIMEOUT_S
+        class Handler(BoundedHandler):
+            timeout = request_s
 
             def do_GET(self) -> None:
                 found = _PATH.fullmatch(self.path)
@@ -56,13 +70,12 @@ class SignatureBoard:
                 log.debug("board_request", line=format % args)
 
         try:
-            self._server = ThreadingHTTPServer((host, port), Handler)
+            self._server = BoundedServer((host, port), Handler, connections)
         except OSError as error:
             raise ConfigError(
                 f"The signature board cannot listen on {host}:{port}: {error}. Choose another "
                 "`coordinator.board_port`."
             ) from None
-        self._server.daemon_threads = True
         self.url = f"http://{host}:{self._server.server_address[1]}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.2,), name="board", daemon=True

@@ -172,6 +172,55 @@ def test_slow_headers_are_cut_off():
         assert time.monotonic() - began < 30
 
 
+def place_of(board):
+    host, port = board.url.removeprefix("http://").split(":")
+    return host, int(port)
+
+
+def test_a_byte_now_and_then_keeps_no_connection_open(wallets, lines):
+    """Attack: a request that never ends held a thread and a file of the member's process for ever,
+    and 1,000 of them all its files: it reached its own node no more."""
+    board = SignatureBoard(wallets[0].address, "127.0.0.1", 0, lines.log, request_s=0.5)
+    ended = threading.Event()
+    with socket.create_connection(place_of(board), 120.0) as wire:
+        wire.sendall(b"GET /signatures/")
+
+        def trickle():
+            while not ended.wait(0.05):
+                with contextlib.suppress(OSError):
+                    wire.send(b"0")
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        try:
+            with contextlib.suppress(ConnectionError):
+                assert wire.recv(64) == b"", "the board hangs up"
+        finally:
+            ended.set()
+            thread.join()
+            board.stop()
+
+
+def test_a_stranger_that_holds_all_connections_keeps_no_member_out(wallets, lines):
+    """The oldest of whoever has the most end for those that come."""
+    board = SignatureBoard(
+        wallets[0].address, "127.0.0.1", 0, lines.log, request_s=600.0, connections=4
+    )
+    board.publish(OP, sign(wallets[0]))
+    held = []
+    try:
+        for _ in range(3):
+            for _ in range(8):
+                held.append(socket.create_connection(place_of(board), 120.0, ("127.0.0.2", 0)))
+            assert fetch(board.url, OP, timeout_s=60.0) == [sign(wallets[0])]
+        for old in held[:-4]:
+            assert old.recv(1) == b"", "it was ended"
+    finally:
+        for one in held:
+            one.close()
+        board.stop()
+
+
 def test_a_taken_port_is_named(boards, lines):
     port = int(boards[0].url.rsplit(":", 1)[1])
     with pytest.raises(ConfigError, match=f"listen on 127.0.0.1:{port}.*board_port"):
