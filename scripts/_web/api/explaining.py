@@ -3,8 +3,8 @@
 
 Rule: they are read from the chain, not from the index: what the page says about a payment does not
 rest on how the index folds events. They are kept until the index has seen a further event, and
-made by one thread at a time for each job. So many threads at most are at it or wait for it: the
-server's others go on answering what costs little.
+made by one thread at a time for each job. Who waits for it counts as one that asks the chain
+(`Site.asked`), and waits for so long.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
@@ -24,11 +25,11 @@ from scripts._web.index.reading import Reading
 from scripts._web.index.tables import EVENTS
 
 _MOST = 32  # jobs whose explanations are kept
-_AT_ONCE = 16  # requests of all jobs; the server has 40 threads
+_PATIENCE_S = 20.0  # for whoever is told reasons of the same job
 
 
-class TooManyExplanations(AgentError):
-    """Nobody else is told reasons at the moment."""
+class Busy(AgentError):
+    """Another reader is being told reasons of the same job, and it takes long."""
 
 
 @dataclass
@@ -42,7 +43,6 @@ class _Kept:
 
 _jobs: OrderedDict[tuple[str, str, int], _Kept] = OrderedDict()
 _guard = threading.Lock()
-_turns = threading.BoundedSemaphore(_AT_ONCE)
 
 
 class Explaining:
@@ -63,21 +63,16 @@ class Explaining:
 
     def __enter__(self) -> Explainer:
         """Raises AgentError: the chain can't be read, or too many ask."""
-        if not _turns.acquire(blocking=False):
-            raise TooManyExplanations("Too many ask for reasons; try again in a moment.")
-        self._kept.lock.acquire()
-        try:
+        with ExitStack() as entered:
+            network = entered.enter_context(self._site.asked())
+            if not self._kept.lock.acquire(timeout=_PATIENCE_S):
+                raise Busy("Others are told reasons of this job; try again in a moment.")
+            entered.callback(self._kept.lock.release)
             if self._kept.explainer is None or self._kept.version != self._version:
-                self._kept.explainer = Explainer(Record(self._site.network, self._job_id))
+                self._kept.explainer = Explainer(Record(network, self._job_id))
                 self._kept.version = self._version
+            self._entered = entered.pop_all()
             return self._kept.explainer
-        except BaseException:
-            self._leave()
-            raise
 
     def __exit__(self, *reason: object) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
-        self._kept.lock.release()
-        _turns.release()
+        self._entered.close()

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +15,20 @@ from sqlalchemy.engine import Engine
 from agents.protocol.network import Network
 from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import Deployment, load_deployment
+from agents.runtime.errors import AgentError
 from agents.runtime.files import DEPLOYMENT_BYTES, read_bounded
 from agents.storage.content_store import ContentStore
 from scripts._web.api.artefacts import Artefacts
+from scripts._web.api.at_once import AtOnce
 from scripts._web.api.live import Live
 from scripts._web.follow.indexer import Standing
+
+
+class Silent(AgentError):
+    """The chain's node did not answer when it was asked last."""
+
+    def __init__(self) -> None:
+        super().__init__("The chain's node does not answer.")
 
 
 @dataclass
@@ -38,6 +49,7 @@ class Site:
     names: tuple[str, ...] = ()
     standing: Standing = field(default_factory=Standing)
     live: Live = field(default_factory=Live)
+    at_the_chain: AtOnce = field(default_factory=lambda: AtOnce(16, waiting=8, patience_s=1.0))
     _grace: int | None = field(default=None, init=False)
 
     @cached_property
@@ -47,8 +59,21 @@ class Site:
 
     @cached_property
     def network(self) -> Network:
-        """The agents' typed reader of the same contracts, for what no event says."""
+        """The agents' typed reader of the same contracts, for what no event says. Whoever answers a
+        reader takes it from `asked`."""
         return Network(self.chain, self.deployment)
+
+    @contextmanager
+    def asked(self) -> Iterator[Network]:
+        """The reader of the contracts, for one of those who may ask the chain at once.
+
+        Raises Silent while the indexer gets no answer, so that nobody waits for one, and
+        TooMany.
+        """
+        if self.standing.rpc_down:
+            raise Silent
+        with self.at_the_chain.taken():
+            yield self.network
 
     @cached_property
     def artefacts(self) -> Artefacts:
@@ -57,10 +82,10 @@ class Site:
 
     def grace_period(self) -> int:
         """Seconds that a queued operation stays executable: fixed by the deployment, so it is asked
-        for once. Raises RpcDown while nobody has answered."""
+        for once. Raises AgentError while nobody has answered."""
         if self._grace is None:
-            contract = self.deployment["Coordinator"]
-            self._grace = int(self.chain.call(contract, "grace_period"))
+            with self.asked() as network:
+                self._grace = int(self.chain.call(network.coordinator, "grace_period"))
         return self._grace
 
 

@@ -391,7 +391,7 @@ Before = Annotated[int | None, Query(ge=1, le=MOST_ID)]
 @router.get("/tasks")
 def all_tasks(request: Request, site: TheSite, look: Look, before: Before = None) -> HTMLResponse:
     """The redundant tasks, newest first."""
-    found = tasks.newest(site.network, look, before)
+    found = tasks.newest(site.asked, look, before)
     given: dict[str, Any] = {"tasks": found.items, "further": found.further}
     return _kept_if(found.whole, _page(request, site, look.at, "tasks.html", **given))
 
@@ -399,7 +399,7 @@ def all_tasks(request: Request, site: TheSite, look: Look, before: Before = None
 @router.get("/tasks/{task_id}")
 def task(request: Request, site: TheSite, look: Look, task_id: JobId) -> HTMLResponse:
     """A redundant task."""
-    found, whole = tasks.one(site.network, look, task_id)
+    found, whole = tasks.one(site.asked, look, task_id)
     return _kept_if(whole, _page(request, site, look.at, "task.html", task=found))
 
 
@@ -413,7 +413,8 @@ def _kept_if(whole: bool, page: HTMLResponse) -> HTMLResponse:
 @router.get("/committee")
 def committee(request: Request, site: TheSite, look: Look) -> HTMLResponse:
     """The committee and its operations."""
-    found, operations = committee_page(site.network, look.at.time)
+    with site.asked() as network:
+        found, operations = committee_page(network, look.at.time)
     given: dict[str, Any] = {"committee": found, "operations": operations}
     return _page(request, site, look.at, "committee.html", **given)
 

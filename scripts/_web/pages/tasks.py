@@ -8,7 +8,8 @@ pool, which no event says at once. A chain that does not answer leaves that open
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from agents.protocol.network import Network
@@ -21,6 +22,7 @@ from scripts._web.index import models, queries
 from scripts._web.index.reading import Reading
 
 _MOST = 20  # of a page
+Asked = Callable[[], AbstractContextManager[Network]]  # `Site.asked`
 
 
 @dataclass(frozen=True)
@@ -67,33 +69,34 @@ class Part:
     whole: bool
 
 
-def newest(network: Network, look: Reading, before: int | None) -> Part:
+def newest(asked: Asked, look: Reading, before: int | None) -> Part:
     """Return the newest tasks, those before an id."""
     found = queries.tasks(look, before, limit=_MOST)
-    items, whole = _all(network, look, found.items)
+    items, whole = _all(asked, look, found.items)
     return Part(items, int(found.next) if found.next else None, whole)
 
 
-def one(network: Network, look: Reading, task_id: int) -> tuple[Shown, bool]:
+def one(asked: Asked, look: Reading, task_id: int) -> tuple[Shown, bool]:
     """Return a task, and whether nothing of it is left open. Raises NotFound."""
-    [shown], whole = _all(network, look, [queries.task(look, task_id).task])
+    [shown], whole = _all(asked, look, [queries.task(look, task_id).task])
     return shown, whole
 
 
-def _all(network: Network, look: Reading, found: Sequence[models.Task]) -> tuple[list[Shown], bool]:
+def _all(asked: Asked, look: Reading, found: Sequence[models.Task]) -> tuple[list[Shown], bool]:
     drawing = [each.task_id for each in found if each.status == "drawing"]
-    asked: dict[int, Task] = {}
+    told: dict[int, Task] = {}
     expected: dict[int, list[int]] = {}
     if drawing:
-        tasks = Tasks(network)
         try:
-            asked = {task.task_id: task for task in tasks.many(drawing)}
-            expected = tasks.expected_many(drawing)
+            with asked() as network:
+                tasks = Tasks(network)
+                told = {task.task_id: task for task in tasks.many(drawing)}
+                expected = tasks.expected_many(drawing)
         except AgentError:
-            asked = {}
+            told = {}
     now = look.at.time
-    items = [_shown(each, asked.get(each.task_id), expected, now) for each in found]
-    return items, len(asked) == len(drawing)
+    items = [_shown(each, told.get(each.task_id), expected, now) for each in found]
+    return items, len(told) == len(drawing)
 
 
 def _shown(
