@@ -24,6 +24,7 @@ from agents.runtime.errors import ConfigError
 from agents.runtime.logs import Log
 from agents.storage.content_store import open_store
 from scripts._web.api.app import Pages, create_app
+from scripts._web.api.artefacts import SEARCH_S
 from scripts._web.api.site import Site, digest, read_deployment
 from scripts._web.follow.indexer import Indexer
 from scripts._web.index.database import only_writer, open_database
@@ -78,12 +79,15 @@ def serve(wishes: Wishes, log: Log, ready: Callable[[str], None]) -> None:
     """
     deployment, raw = read_deployment(wishes.deployment)
     store = None if wishes.store is None else open_store(wishes.store)
+    # A checkpoint may take a daemon long; what a page shows of a round may not.
+    searched = None if wishes.store is None else open_store(wishes.store, timeout_s=SEARCH_S)
     chain = ChainClient(wishes.rpc_url, log, tries=2)
     with _listening(wishes.host, wishes.port) as listener:
         identity = digest(raw)
         database = wishes.database or cached_database(identity, deployment.chain_id)
         engine = open_database(database)
-        site = Site(deployment, raw, chain, engine, wishes.browser_rpc, store, wishes.names)
+        shown = wishes.browser_rpc, store, wishes.names, searched
+        site = Site(deployment, raw, chain, engine, *shown)
         with only_writer(engine):
             indexer = Indexer(chain, deployment, site.identity, site.engine, log, site.live.told)
             site.standing = indexer.standing

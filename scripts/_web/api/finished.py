@@ -53,16 +53,16 @@ class Checkpoint:
 
 
 def finished_rounds(look: Reading, artefacts: Artefacts, job_id: int) -> list[Finished]:
-    """Return a job's newest finalized rounds, oldest first."""
+    """Return a job's newest finalized rounds, oldest first. The newest are looked for first."""
     query = sa.select(ROUNDS).where(ROUNDS.c.job_id == job_id, ROUNDS.c.phase == Phase.FINALIZED)
     rows = look.all(query.order_by(ROUNDS.c.round_id.desc()).limit(MOST_ROUNDS))
     found = []
-    for row in reversed(rows):
+    for row in rows:
         report = artefacts.report(row["report"])
         if report is not None:
             ended = row["ended_at"] or row["opened_at"]
             found.append(Finished(row["round_id"], row["opened_at"], ended, row["model"], report))
-    return found
+    return found[::-1]
 
 
 def losses(rounds: Iterable[Finished]) -> list[LossPoint]:

@@ -37,7 +37,8 @@ class Site:
 
     `rpc_url`: the node that a browser may ask, None for the wallet's own alone. `raw`: the
     deployment file's bytes, which browsers check. `names`: under which the page may be asked for,
-    beside addresses of machines. `standing`: the indexer's, which writes it.
+    beside addresses of machines. `standing`: the indexer's, which writes it. `searched`: the same
+    store with short searches, from which pages take small files; None for `store`.
     """
 
     deployment: Deployment
@@ -47,6 +48,7 @@ class Site:
     rpc_url: str | None = None
     store: ContentStore | None = None
     names: tuple[str, ...] = ()
+    searched: ContentStore | None = None
     standing: Standing = field(default_factory=Standing)
     live: Live = field(default_factory=Live)
     at_the_chain: AtOnce = field(default_factory=lambda: AtOnce(16, waiting=8, patience_s=1.0))
@@ -78,7 +80,7 @@ class Site:
     @cached_property
     def artefacts(self) -> Artefacts:
         """The store's files, each of which is read once."""
-        return Artefacts(self.store)
+        return Artefacts(self.searched or self.store)
 
     def grace_period(self) -> int:
         """Seconds that a queued operation stays executable: fixed by the deployment, so it is asked

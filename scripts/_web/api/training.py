@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, HTTPException, Response
 
 from scripts._web.api.deps import JobId, Look, TheSite
 from scripts._web.api.finished import checkpoint_of, finished_rounds, losses
@@ -38,18 +38,30 @@ class CheckpointAnswer(Model):
 
 
 @router.get("/jobs/{job_id}/losses")
-def job_losses(site: TheSite, look: Look, job_id: JobId) -> Losses:
+def job_losses(site: TheSite, look: Look, job_id: JobId, response: Response) -> Losses:
     """How well the model does, round by round."""
     queries.job_row(look, job_id)
-    return Losses(at=look.at, losses=losses(finished_rounds(look, site.artefacts, job_id)))
+    files = site.artefacts.for_a_page()
+    found = losses(finished_rounds(look, files, job_id))
+    _keep_if(files.whole, response)
+    return Losses(at=look.at, losses=found)
 
 
 @router.get("/jobs/{job_id}/checkpoint")
-def checkpoint(site: TheSite, look: Look, job_id: JobId) -> CheckpointAnswer:
+def checkpoint(site: TheSite, look: Look, job_id: JobId, response: Response) -> CheckpointAnswer:
     """The newest whole model to download, by `/api/store/CID`."""
     terms = queries.job(look, job_id).terms
-    rounds = finished_rounds(look, site.artefacts, job_id)
-    found = checkpoint_of(terms, rounds, site.artefacts)
+    files = site.artefacts.for_a_page()
+    found = checkpoint_of(terms, finished_rounds(look, files, job_id), files)
+    _keep_if(files.whole, response)
+    if found is None and not files.whole:
+        raise HTTPException(503, "The store takes long to answer; try again in a moment.")
     if found is None:
         raise NotFound(f"This server's store has no checkpoint of job {job_id}.")
     return CheckpointAnswer(at=look.at, **vars(found))
+
+
+def _keep_if(whole: bool, response: Response) -> None:
+    """Have nobody keep an answer that leaves out what the store was too slow with."""
+    if not whole:
+        response.headers["cache-control"] = "no-store"

@@ -160,13 +160,13 @@ def _clock_of(each: RoundClock, windows: list[int], now: int) -> Markup:
 def home(request: Request, site: TheSite, look: Look) -> HTMLResponse:
     """The network at a glance."""
     found = queries.home(look)
-    files = site.artefacts
+    files = site.artefacts.for_a_page()
     jobs = [
         job.model_copy(update={"loss": losses(finished_rounds(look, files, job.job_id))})
         for job in found.jobs
     ]
     jobs.sort(key=lambda job: (job.status != "active", -job.job_id))
-    return _page(
+    shown = _page(
         request,
         site,
         look.at,
@@ -177,6 +177,7 @@ def home(request: Request, site: TheSite, look: Look) -> HTMLResponse:
         running=sum(job.status == "active" for job in jobs),
         windows={j.job_id: _windows(queries.job_row(look, j.job_id)["terms"]) for j in jobs},
     )
+    return _kept_if(files.whole, shown)
 
 
 def _doing(look: Reading, job: JobSummary) -> dict[int, str]:
@@ -197,7 +198,7 @@ def _doing(look: Reading, job: JobSummary) -> dict[int, str]:
 @router.get("/jobs/{job_id}")
 def job(request: Request, site: TheSite, look: Look, job_id: JobId) -> HTMLResponse:
     """A job."""
-    page, files = queries.job(look, job_id), site.artefacts
+    page, files = queries.job(look, job_id), site.artefacts.for_a_page()
     rounds = finished_rounds(look, files, job_id)
     known = {point.round_id: point for point in losses(rounds)}
     page = page.model_copy(
@@ -206,7 +207,7 @@ def job(request: Request, site: TheSite, look: Look, job_id: JobId) -> HTMLRespo
             "rounds": [r.model_copy(update={"loss": known.get(r.round_id)}) for r in page.rounds],
         }
     )
-    return _page(
+    shown = _page(
         request,
         site,
         look.at,
@@ -217,6 +218,7 @@ def job(request: Request, site: TheSite, look: Look, job_id: JobId) -> HTMLRespo
         checkpoint=checkpoint_of(page.terms, rounds, files),
         spec=files.spec(page.terms.spec),
     )
+    return _kept_if(files.whole, shown)
 
 
 # -- rounds and payments -----------------------------------------------------------------------
@@ -270,7 +272,7 @@ def round_(
     request: Request, site: TheSite, look: Look, job_id: JobId, round_id: RoundId
 ) -> HTMLResponse:
     """A round."""
-    page, files = queries.round_(look, job_id, round_id), site.artefacts
+    page, files = queries.round_(look, job_id, round_id), site.artefacts.for_a_page()
     finished = finished_rounds(look, files, job_id)
     loss = {point.round_id: point for point in losses(finished)}.get(round_id)
     summary = page.summary.model_copy(update={"loss": loss})
@@ -289,7 +291,7 @@ def round_(
         reports=reports,
         accused={each.node_id for each in reports},
     )
-    return _kept_if(not money.problem, shown)
+    return _kept_if(files.whole and not money.problem, shown)
 
 
 @router.get("/jobs/{job_id}/rounds/{round_id}/nodes/{node_id}")
@@ -356,8 +358,8 @@ def nodes(request: Request, site: TheSite, look: Look, after: After = 0) -> HTML
 @router.get("/nodes/{node_id}")
 def node(request: Request, site: TheSite, look: Look, node_id: NodeId) -> HTMLResponse:
     """A node."""
-    page, files = queries.node(look, node_id), site.artefacts
-    return _page(
+    page, files = queries.node(look, node_id), site.artefacts.for_a_page()
+    shown = _page(
         request,
         site,
         look.at,
@@ -368,6 +370,7 @@ def node(request: Request, site: TheSite, look: Look, node_id: NodeId) -> HTMLRe
         stakes=curves.stakes(page.stakes),
         reports=told(page.reports, files.reason, look.at.time),
     )
+    return _kept_if(files.whole, shown)
 
 
 def _standing(state: str, locks: int) -> str:
@@ -404,7 +407,7 @@ def task(request: Request, site: TheSite, look: Look, task_id: JobId) -> HTMLRes
 
 
 def _kept_if(whole: bool, page: HTMLResponse) -> HTMLResponse:
-    """Keep a page that lacks nothing; what the chain did not say may be said in a moment."""
+    """Keep a page that lacks nothing; what chain or store did not say may be said in a moment."""
     if not whole:
         page.headers["cache-control"] = "no-store"
     return page

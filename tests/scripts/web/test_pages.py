@@ -12,6 +12,8 @@ import pytest
 
 from agents.audit.explain import Explainer
 from agents.audit.sources.record import Record
+from agents.storage.content_store import open_store
+from scripts._web.api import artefacts
 from scripts._web.pages.draw.money import money_of
 from scripts._web.pages.draw.sankey import balanced, sankey
 from scripts._web.pages.routes import PAGES
@@ -218,3 +220,23 @@ def test_when_the_node_is_down_pages_stay_and_say_so(
     assert home.status_code == 200 and "does not answer" in home.text
     assert round_.status_code == 200 and "cannot be explained right now" in round_.text
     assert why.status_code == 503 and Page("/", 503, why.text).problems == []
+
+
+def test_a_page_that_leaves_out_what_its_store_is_too_slow_with_is_kept_by_nobody(
+    finished: FinishedJob,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(artefacts, "PAGE_S", 0.0)
+    database = f"sqlite:///{tmp_path_factory.mktemp('slow') / 'index.db'}"
+    given = finished.url, finished.deployment, database
+    store = open_store("http://127.0.0.1:9")
+    losses = f"/api/jobs/{JOB}/losses"
+    with served(*given, store=store, pages=PAGES, follow=False) as slow:
+        for path in ("/", f"/jobs/{JOB}", f"/jobs/{JOB}/rounds/1", losses):
+            found = httpx.get(f"{slow.url}{path}", timeout=120)
+            assert found.status_code == 200 and found.headers["cache-control"] == "no-store", path
+        other = httpx.get(f"{slow.url}/nodes", timeout=120)
+        assert other.status_code == 200 and other.headers["cache-control"] == "no-cache"
+        checkpoint = httpx.get(f"{slow.url}/api/jobs/{JOB}/checkpoint", timeout=120)
+        assert checkpoint.status_code == 503 and "takes long" in checkpoint.text
