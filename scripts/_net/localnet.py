@@ -507,7 +507,10 @@ def _consent(registry: Any, seat: Seat) -> bytes:
 
 
 def _approve_roles(net: Localnet) -> None:
-    """Let the committee approve verifiers and aggregators: propose, approve, wait, execute."""
+    """Let the committee approve verifiers and aggregators: propose, approve, wait, execute.
+
+    A network may have none of them.
+    """
     coordinator, registry = net.contract("Coordinator"), net.contract("NodeRegistry")
     members = [seat.operator for seat in net.of_role("coordinator")]
     calls = [
@@ -515,6 +518,8 @@ def _approve_roles(net: Localnet) -> None:
         for seat in net.seats.values()
         if seat.role in ("verifier", "aggregator")
     ]
+    if not calls:
+        return
     salt = b"\0" * 32
     ids = [
         coordinator.functions.operation_id(registry.address, data, salt).call() for data in calls
