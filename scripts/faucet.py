@@ -48,7 +48,10 @@ def cli(provider: Any, receiver: str, amount: int, deployment: Path | None) -> N
 
 
 def _send(contracts: Contracts, receiver: str, amount: int, local: bool) -> None:
-    """Send both, from the faucet of a local chain or of a network on somebody else's."""
+    """Send both, from the faucet of a local chain or of a network on somebody else's.
+
+    Raises click.ClickException, before anything is sent, where the token would refuse its part.
+    """
     from web3 import HTTPProvider, Web3
 
     from scripts._net.local_keys import Batch
@@ -62,6 +65,11 @@ def _send(contracts: Contracts, receiver: str, amount: int, local: bool) -> None
         w3, source, wei = chain.w3, _filled(contracts), chain.wei_for(_GAS)
         batch = Batch(w3, chain.next_block, chain.fees())
     token = w3.eth.contract(contracts.ZooToken.address, abi=contracts.abi("ZooToken"))
+    if not int(receiver, 16):
+        raise click.ClickException(f"{receiver} is the zero address, which takes no ZOO.")
+    held = int(token.functions.balanceOf(source.address).call())
+    if amount > held:
+        raise click.ClickException(f"The faucet has {zoo(held)}; ask for at most that.")
     batch.pay(source, receiver, wei)
     batch.add(source, token.functions.transfer(receiver, amount))
     batch.settle()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A local network of few."""
+"""A local network of few, and what its faucet does with wishes that it can't meet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import pytest
 from scripts._net.compiled import ROOT
 from scripts._net.localnet import Localnet, LocalnetSettings, build_localnet
 from scripts._net.processes import Supervisor
+from scripts.faucet import _rich
+from tests.stage.terminal import Terminal
 
+SOMEBODY = "0x" + "5a" * 20
 # As `make localnet ARGS="--verifiers 0 --aggregators 0"`: there is no role to approve.
 FEW = LocalnetSettings(
     trainers=0, verifiers=0, aggregators=0, executors=0, members=1, threshold=1
@@ -28,3 +31,25 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Localnet]:
 def test_a_network_without_verifiers_and_aggregators_starts(net: Localnet) -> None:
     assert [seat.role for seat in net.seats.values()] == ["coordinator"]
     assert net.contract("Coordinator").functions.threshold().call() == 1
+
+
+@pytest.mark.parametrize(
+    ("wish", "why"),
+    [
+        ("0x" + "00" * 20, "zero address"),
+        (f"{SOMEBODY} --amount 99999999999999", "at most"),
+        (f"{SOMEBODY} --amount 1" + "0" * 80, "at most"),
+    ],
+)
+def test_what_the_faucet_cannot_pay_is_a_sentence_and_nothing_is_paid(
+    net: Localnet, tmp_path: Path, wish: str, why: str
+) -> None:
+    def paid() -> int:
+        return net.w3.eth.get_transaction_count(_rich().address, "pending")
+
+    before = paid()
+    said = Terminal(tmp_path).here(
+        f"faucet --network {net.chain.url} --deployment {net.deployment_file} {wish}", fails=True
+    )
+    assert why in said and len(said.splitlines()) == 1
+    assert paid() == before
