@@ -12,7 +12,7 @@ import click
 
 from scripts._shared.operator import explained
 
-_ALIAS = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_ALIAS = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")  # a file that begins with a dot is hidden
 
 
 @click.group()
@@ -34,7 +34,10 @@ def new(alias: str, passphrase_env: str | None) -> None:
     from agents.runtime.wallet import ape_account, create_keystore, read_passphrase
 
     if not _ALIAS.fullmatch(alias):
-        raise click.BadParameter("it has 1 to 64 letters, digits, dots, dashes and underlines.")
+        raise click.BadParameter(
+            "it has 1 to 64 letters, digits, dots, dashes and underlines, and begins with none of "
+            "the dots and dashes."
+        )
     path = ape_account(alias)
     if path.exists():
         raise click.ClickException(f"{path} exists already; a key file is never overwritten.")

@@ -186,9 +186,12 @@ def create_keystore(
 
     `key` is 32 bytes, drawn from the system when None. `iterations` is scrypt's n; None means
     eth-account's default (about 0.6 s to open), and only a throwaway local network wants less.
-    Raises WalletError rather than overwrite an existing file.
+    Raises WalletError rather than overwrite an existing file, and for an empty passphrase, with
+    which whoever reads the file has the key.
     """
     path = Path(path).expanduser()
+    if not passphrase:
+        raise WalletError("The passphrase is empty; choose one. Nothing was written.")
     if path.exists():
         raise WalletError(f"{path} exists already; a keystore is never overwritten.")
     account = Account.create() if key is None else Account.from_key(key)

@@ -67,6 +67,12 @@ def test_a_keystore_is_never_overwritten(keystore):
         create_keystore(keystore[0], "other")
 
 
+def test_no_keystore_is_written_with_an_empty_passphrase(tmp_path):
+    with pytest.raises(WalletError, match="empty"):
+        create_keystore(tmp_path / "open.json", "", iterations=8)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_drawn_keys_differ(tmp_path):
     addresses = {create_keystore(tmp_path / f"{i}.json", "p", iterations=8) for i in range(3)}
     assert len(addresses) == 3
