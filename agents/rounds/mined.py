@@ -7,8 +7,8 @@ must state the loss of each sample that its log has forward. Whether a loss is t
 re-execution to tell. A payload that is more than the steps of its log can have made is none
 (`agents.rounds.stage_bound`). Where the job lists determinism classes, the proof must state one of
 them. The bytes of all of it are bounded before they are read: the log by what the epoch can hold,
-the entries by the log. Entries may still be gigabytes, so nobody holds them: a reader takes them one
-by one as they come, and keeps what `Received` has of each.
+the entries by the log. Entries may still be gigabytes, so nobody holds them: a reader takes them
+one by one as they come, and keeps what `Received` has of each.
 
 Where epochs are audited by segments, the audit seed draws one of every miner's log, and what it
 takes to do that one again must be there too: the state before it and the weights at the end. Where

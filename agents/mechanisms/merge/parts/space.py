@@ -4,8 +4,7 @@
 Integers stay exact, and floats that enter a sum are taken as the integers that they are, times one
 power of two (`whole`). So one payload that is longer than all others by any factor costs the
 distances and inner products of the others no digit. Else floats are Python's: single IEEE
-operations, correctly rounded int / int and sqrt, and `math.fsum`, whose result doesn't depend on the
-order.
+operations, correctly rounded int / int and sqrt, and `math.fsum`, whose result depends on no order.
 """
 
 from __future__ import annotations
