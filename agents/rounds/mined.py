@@ -4,7 +4,7 @@
 Rule: a miner that shows no log, or no entries, can't be checked by anybody, so its payload counts
 as unavailable until it does. The log's root must be the committed one. A miner of the last stage
 must state the loss of each sample that its log has forward. Whether a loss is true is for
-re-execution to tell. A payload that is more than the steps of its log can have made is none
+re-execution to tell. A payload that is more than an epoch's steps can have made is none
 (`agents.rounds.stage_bound`). Where the job lists determinism classes, the proof must state one of
 them. The bytes of all of it are bounded before they are read: the log by what the epoch can hold,
 the entries by the log. Entries may still be gigabytes, so nobody holds them: a reader takes them
@@ -114,6 +114,7 @@ def fetch_mined(
     try:
         raw = store.get_digest(reveal.content, codec.wire_size(shapes))
         gradient = read_payload(raw, codec, shapes, plan.codec_seed(codec, reveal.node))
+        check_bound(job, plan, stage, gradient, before)
         proof = _read_proof(reveal, job, epoch, stage, store)
         foreign = unlisted(job.spec, proof.determinism_class)
         if foreign:
@@ -123,7 +124,6 @@ def fetch_mined(
         log = MinerLog.from_bytes(store.get(proof.trace, max_log_bytes(events)), origin, events)
         if log.root() != reveal.trace_root:
             raise PayloadError("the log has not the root that was committed to")
-        check_bound(job, plan, stage, gradient, before, len(log.steps))
         samples = _forward(log) if stage == epoch.last else []
         if [sample for sample, _ in proof.losses] != samples:
             raise PayloadError("the proof does not state the losses of exactly the log's samples")

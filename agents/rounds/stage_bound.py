@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a miner's payload can be at most, whatever its samples were: more is refused by everybody.
 
-Rule: a log says how many steps a miner made, and what so many steps can move follows from the job's
-inner optimizer and the stage that everybody has (`agents.training.most_moved`). A payload that is
-the change itself is held against that, number by number. One with something owed in it, or one made
-by a codec that bounds what it says, is held against the L2 norm of each tensor: of this epoch's
-change, and of what each epoch since the last full synchronisation can have left. A codec that
-bounds nothing leaves nothing to hold against.
+Rule: a step needs a backward pass, and a sample has one in each stage. So a miner makes at most as
+many steps as an epoch has samples, and what these can move follows from the job's inner optimizer
+and the stage that everybody has (`agents.training.most_moved`). A payload that is the change itself
+is held against that, number by number. One with something owed in it, or one made by a codec that
+bounds what it says, is held against the L2 norm of each tensor: of this epoch's change, and of what
+each epoch since the last full synchronisation can have left. A codec that bounds nothing leaves
+nothing to hold against. The weights of those earlier epochs are not looked up: decay is counted as
+of weights `_EARLIER` times as long as today's.
 
-Of those earlier epochs neither the steps nor the weights are looked up. As many steps are counted
-as an epoch has samples, and decay as of weights `_EARLIER` times as long as today's.
+How many steps a log states is not asked. Whoever lies about them is to be found by having them done
+again, and slashed; a refused payload is only not paid.
 """
 
 from __future__ import annotations
@@ -27,15 +29,12 @@ from agents.training.state import State
 _EARLIER = 4.0
 
 
-def check_bound(
-    job: JobContext, plan: Plan, stage: int, payload: State, before: State, steps: int
-) -> None:
+def check_bound(job: JobContext, plan: Plan, stage: int, payload: State, before: State) -> None:
     """PayloadError for a payload that no miner of the stage can have made honestly.
 
-    `payload`: decoded. `before`: the stage at the epoch's start. `steps`: that its log has.
+    `payload`: decoded. `before`: the stage at the epoch's start.
     """
-    assert plan.epoch is not None
-    codec, now = job.codec_at(plan.step), _most(job, stage, plan.step, steps)
+    codec, now = job.codec_at(plan.step), _most(job, stage, plan.step)
     first = plan.step - plan.step % job.spec.full_every
     owing = [index for index in range(first, plan.step) if job.codec_at(index).has_memory]
     if codec.lossless and not owing:
@@ -50,7 +49,7 @@ def check_bound(
         stretch = _stretch(job.codec_at(index))
         if stretch is None:
             return
-        then = _norms(job, stage, _most(job, stage, index, len(plan.epoch.samples)))
+        then = _norms(job, stage, _most(job, stage, index))
         for name, (share, beyond) in then.items():
             added = beyond + share * (_EARLIER * weights[name])
             owed[name] = stretch.kept * (owed[name] + added)
@@ -59,11 +58,12 @@ def check_bound(
     check_norms(payload, {name: said.said * (whole[name] + owed[name]) for name in now})
 
 
-def _most(job: JobContext, stage: int, step: int, steps: int) -> Mapping[str, Most]:
-    """By tensor, of so many steps in the round after `step` finalized ones."""
+def _most(job: JobContext, stage: int, step: int) -> Mapping[str, Most]:
+    """By tensor, in the round after `step` finalized ones."""
     hyper = Hyperparameters.of(job.spec, step)
     inner = optimizers.chosen(hyper.inner, hyper.inner_options)
-    return inner.most_moved(job.stage_shapes(stage), job.stage_hidden(stage), hyper, steps)
+    place = job.stage_shapes(stage), job.stage_hidden(stage)
+    return inner.most_moved(*place, hyper, job.spec.batches_per_round)
 
 
 def _norms(

@@ -186,10 +186,10 @@ def test_who_sends_it_is_slashed_and_who_worked_with_it_is_not(
     # A receiver that sends more than rounding can make of it is found all the same.
     honest = next(s for s in inputs.submissions if s.reveal.node == VICTIM)
     assert isinstance(honest, Mined) and honest.gradient is not None
-    tenfold = codec.encode(
-        scaled(honest.gradient, 10.0), None, inputs.plan.codec_seed(codec, VICTIM)
+    fivefold = codec.encode(
+        scaled(honest.gradient, 5.0), None, inputs.plan.codec_seed(codec, VICTIM)
     )
-    lie = replace(honest.reveal, content=digest_of(store.put_bytes(tenfold)))
+    lie = replace(honest.reveal, content=digest_of(store.put_bytes(fivefold)))
     before = stage_of(inputs.job, inputs.before, honest.stage)
     sent = fetch_mined(lie, inputs.job, store, inputs.plan, before)
     others = [s for s in inputs.submissions if s is not honest]

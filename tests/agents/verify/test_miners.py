@@ -52,7 +52,7 @@ def test_a_miner_that_the_draw_gave_no_sample_passes_with_an_empty_log(
     (line,) = [line for line in outcome.report.nodes if line.node == idle]
     assert (line.accepted, line.merged, line.batches) == (True, False, 0)
     # What it changed without a sample is found, whatever its log says.
-    moved = {name: torch.ones_like(tensor) for name, tensor in mined.works[idle].change.items()}
+    moved = {n: torch.full_like(t, 0.01) for n, t in mined.works[idle].change.items()}
     assert not check(mined, mined.submit(idle, payload=mined.encode(moved))).right
 
 

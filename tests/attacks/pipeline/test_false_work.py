@@ -230,7 +230,7 @@ class OneFalse(StageWork):
             return super().do(entry)
         passed = self._runner.do(Step())
         for tensor in self.state().values():
-            tensor.mul_(-1.0)
+            tensor.mul_(0.9)  # more is refused (`agents.rounds.stage_bound`)
         self.stepped()
         return passed
 
@@ -259,7 +259,7 @@ def test_poisoner_makes_one_step_false__segments_find_it_seldom_and_do_not_defen
     assert (profit > 0) == (length == 1)
 
 
-@pytest.mark.parametrize("how", ["reversed", "ten times", "a mate's"])
+@pytest.mark.parametrize("how", ["reversed", "twice", "a mate's"])
 def test_poisoner_sends_another_change_than_its_log_gives__it_loses(
     tmp_path: Path, how: str
 ) -> None:
@@ -267,7 +267,7 @@ def test_poisoner_sends_another_change_than_its_log_gives__it_loses(
     mate's change it does no work."""
     mined = make_mined_round(EmbeddedStore(tmp_path / "store"), batches_per_round=12)
     own, mate = mined.works[RIDER].change, mined.works[MATE].change
-    change = {"reversed": scaled(own, -1.0), "ten times": scaled(own, 10.0), "a mate's": mate}[how]
+    change = {"reversed": scaled(own, -1.0), "twice": scaled(own, 2.0), "a mate's": mate}[how]
     poisoned = mined.submit(RIDER, payload=mined.encode(change))
     chance = convicted(mined, [poisoned, *mined.honest(without=(RIDER,))], RIDER)
     share = POT / len(mined.works)
