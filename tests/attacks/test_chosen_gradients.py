@@ -22,10 +22,12 @@ shows nothing.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 from unittest import mock
 
@@ -41,6 +43,7 @@ from agents.pipeline.miner_log import Kind
 from agents.pipeline.stage import Passed, Step
 from agents.pipeline.work import StageWork, change, replay
 from agents.protocol.numbers import Violation
+from agents.protocol.structs import Reveal
 from agents.rounds.inputs import RoundInputs
 from agents.rounds.mined import Mined, fetch_mined, read_inbox
 from agents.rounds.stage_memory import begun
@@ -66,6 +69,7 @@ from tests.stage.memory.miners_pot import COST, PAY, SLASH, STAGES, won
 from tests.stage.memory.other_machine import SLOW, answer, asked, class_there, on_another_machine
 from tests.stage.memory.spoilt_messages import at_random
 
+MODULE = "tests.attacks.test_chosen_gradients"
 BATCH, SEQ = 12, 16
 F, B = Kind.FORWARD, Kind.BACKWARD
 CHEAT, VICTIM = 3, 5  # of the middle stage; of the first, which gets gradients from it
@@ -74,8 +78,12 @@ ELSEWHERE = SLOW | {"MKL_CBWR": "" if os.environ.get("MKL_CBWR") else "COMPATIBL
 """Products are rounded otherwise there than here, too."""
 
 
-HERE = determinism_class(DEVICE)
 SHARING = {"full_every": 3, "codec": "sparse", "codec_options": {"per_chunk": 8}}
+
+
+def here() -> str:
+    """This process's class now: agents of earlier tests chose deterministic algorithms in it."""
+    return determinism_class(DEVICE)
 
 
 def spec(inner: str, **block: Any) -> dict[str, Any]:
@@ -85,7 +93,7 @@ def spec(inner: str, **block: Any) -> dict[str, Any]:
     if inner == "muon":
         optimizer |= {"inner": "muon", "inner_options": {"lr_ratio": 3.0}}
     fields = {"pipeline": pipeline, "optimizer": optimizer, "batches_per_round": 4}
-    return {**fields, "classes": [HERE, class_there(ELSEWHERE)]} if block else fields
+    return {**fields, "classes": [here(), class_there(ELSEWHERE)]} if block else fields
 
 
 def chosen(tiny: TinyJob, sample: int, most: float) -> bytes:
@@ -144,16 +152,42 @@ def revealed(mined: MinedRound) -> list[Mined]:
     return found
 
 
-def elsewhere(folder: Path, how: str, fields: dict[str, Any]) -> tuple[RoundInputs, EmbeddedStore]:
-    """What a verifier's checks start from; the miners are on another machine."""
-    told = {"how": how, "fields": fields}
-    reveals = on_another_machine(folder, told, ELSEWHERE, "tests.attacks.test_chosen_gradients")
-    store = EmbeddedStore(folder)
-    tiny, plan = make_mined_job(store, **fields)
-    mined = MinedRound(store, tiny.published, tiny.job, tiny.before, plan, {})
-    inputs = mined.inputs([mined.fetch(reveal) for reveal in reveals.values()])
-    assert malformed(inputs) == []
-    return inputs, store
+Published = tuple[Path, dict[int, Reveal]]
+Elsewhere = Callable[[str, dict[str, Any]], tuple[RoundInputs, EmbeddedStore]]
+
+
+@pytest.fixture(scope="module")
+def worked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, dict[str, Any]], Published]:
+    """Has the miners work on another machine, once for all tests that want the same of them: the
+    folder of their store, and what they revealed."""
+    known: dict[str, Published] = {}
+
+    def work(how: str, fields: dict[str, Any]) -> Published:
+        told = {"how": how, "fields": fields}
+        wanted = json.dumps(told, sort_keys=True)
+        if wanted not in known:
+            folder = tmp_path_factory.mktemp("elsewhere")
+            known[wanted] = folder, on_another_machine(folder, told, ELSEWHERE, MODULE)
+        return known[wanted]
+
+    return work
+
+
+@pytest.fixture
+def elsewhere(worked: Callable[[str, dict[str, Any]], Published], tmp_path: Path) -> Elsewhere:
+    """What a verifier's checks start from; the miners are on another machine. The store is the
+    test's own."""
+
+    def begin(how: str, fields: dict[str, Any]) -> tuple[RoundInputs, EmbeddedStore]:
+        published, reveals = worked(how, fields)
+        store = EmbeddedStore(copytree(published, tmp_path / "elsewhere"))
+        tiny, plan = make_mined_job(store, **fields)
+        mined = MinedRound(store, tiny.published, tiny.job, tiny.before, plan, {})
+        inputs = mined.inputs([mined.fetch(reveal) for reveal in reveals.values()])
+        assert malformed(inputs) == []
+        return inputs, store
+
+    return begin
 
 
 def look(inputs: RoundInputs, store: EmbeddedStore, node: int) -> Finding:
@@ -163,10 +197,10 @@ def look(inputs: RoundInputs, store: EmbeddedStore, node: int) -> Finding:
 @pytest.mark.parametrize("sharing", [{}, {"sharing": SHARING}], ids=["full", "compressed"])
 @pytest.mark.parametrize("inner", ["adamw", "muon"])
 def test_who_sends_it_is_slashed_and_who_worked_with_it_is_not(
-    tmp_path: Path, inner: str, sharing: dict[str, Any]
+    elsewhere: Elsewhere, inner: str, sharing: dict[str, Any]
 ) -> None:
     """Control: without the rule a verifier of another class finds the receiver wrong."""
-    inputs, store = elsewhere(tmp_path, "chosen", spec(inner, **sharing))
+    inputs, store = elsewhere("chosen", spec(inner, **sharing))
     codec = inputs.job.codec_at(inputs.plan.step)
     assert codec.lossless != bool(sharing)
     with mock.patch.object(miners, "excusers", return_value=()):
@@ -197,24 +231,24 @@ def test_who_sends_it_is_slashed_and_who_worked_with_it_is_not(
     assert found.violation is Violation.INVALID and "Replay disagrees" in found.reason
 
 
-def test_who_lied_before_it_came_is_not_excused_by_it(tmp_path: Path) -> None:
-    inputs, store = elsewhere(tmp_path, HOW[2], spec("adamw"))
+def test_who_lied_before_it_came_is_not_excused_by_it(elsewhere: Elsewhere) -> None:
+    inputs, store = elsewhere(HOW[2], spec("adamw"))
     finding = look(inputs, store, VICTIM)
     assert finding.violation is Violation.INVALID and "What it handed on" in finding.reason
     assert look(inputs, store, CHEAT).violation is Violation.INVALID
 
 
-def test_honest_work_of_that_machine_asks_nobody(tmp_path: Path) -> None:
-    inputs, store = elsewhere(tmp_path, "honest", spec("adamw"))
+def test_honest_work_of_that_machine_asks_nobody(elsewhere: Elsewhere) -> None:
+    inputs, store = elsewhere("honest", spec("adamw"))
     with mock.patch.object(miners, "excusers", side_effect=AssertionError):
         assert all(look(inputs, store, node).violation is None for node in MINERS)
 
 
-def test_a_sender_that_shows_nothing_is_not_found_for_it(tmp_path: Path) -> None:
+def test_a_sender_that_shows_nothing_is_not_found_for_it(elsewhere: Elsewhere) -> None:
     """Not defended: it loses the round's pay, and the receiver its passes beside it. So a receiver
     that leaves work out has less than it and its friend have by honest work of both, while a round
     costs less than 0.6 of its pay."""
-    inputs, store = elsewhere(tmp_path, "chosen", spec("adamw"))
+    inputs, store = elsewhere("chosen", spec("adamw"))
     inputs = replace(inputs, submissions=left_out(inputs.submissions, {CHEAT}))
     finding = look(inputs, store, VICTIM)
     assert finding.violation is None and finding.ask == (CHEAT,)
@@ -228,11 +262,11 @@ def test_a_sender_that_shows_nothing_is_not_found_for_it(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("step", [1, 2], ids=["compressed", "full"])
 def test_what_a_receiver_owes_of_it_is_judged_by_its_own_class_alone(
-    tmp_path: Path, step: int
+    elsewhere: Elsewhere, tmp_path: Path, step: int
 ) -> None:
     """In the round after the gradient's, miner and verifier make the same change and add what each
     of them says is owed. Control: without the rule another class finds the miner wrong."""
-    inputs, store = elsewhere(tmp_path / "whole", "chosen", spec("adamw"))
+    inputs, store = elsewhere("chosen", spec("adamw"))
     mined = next(s for s in inputs.submissions if s.reveal.node == VICTIM)
     assert isinstance(mined, Mined) and mined.gradient is not None and inputs.plan.epoch is not None
     before = stage_of(inputs.job, inputs.before, mined.stage)
@@ -270,7 +304,7 @@ def test_what_a_receiver_owes_of_it_is_judged_by_its_own_class_alone(
     assert finding.violation is None and "what it owes of earlier rounds" in finding.unsure
     assert finding.ask == ()
     # This machine's bits are not those: of this class it would be a lie.
-    assert judged(HERE, lambda drawn: replayed(last_bits.moved(before, drawn))).violation
+    assert judged(here(), lambda drawn: replayed(last_bits.moved(before, drawn))).violation
 
 
 def test_by_segments_a_receiver_is_judged_by_its_own_class_alone(tmp_path: Path) -> None:
@@ -279,7 +313,7 @@ def test_by_segments_a_receiver_is_judged_by_its_own_class_alone(tmp_path: Path)
     is found as well."""
     fields = {**spec("adamw", segment=1), "batches_per_round": 14}
     told = {"how": "chosen", "fields": fields}
-    reveals = on_another_machine(tmp_path, told, ELSEWHERE, "tests.attacks.test_chosen_gradients")
+    reveals = on_another_machine(tmp_path, told, ELSEWHERE, MODULE)
     store = EmbeddedStore(tmp_path)
     tiny, plan = make_mined_job(store, **fields)
     mined = MinedRound(store, tiny.published, tiny.job, tiny.before, plan, {})
@@ -370,7 +404,7 @@ def test_by_segments_who_lies_beside_such_a_gradient_is_found_by_its_own_class(
                 drawn[one.segment.index] = look(mined.inputs([one]), mined.store, VICTIM)
         assert len(drawn) > 2
         unjudged[stated] = [one for one in drawn.values() if one.violation is None]
-    assert unjudged.pop(HERE) == []
+    assert unjudged.pop(here()) == []
     ((unsure,),) = unjudged.values()
     assert CHEAT in unsure.ask and unsure.unsure
 

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,13 @@ def on_another_machine(
 
 def class_there(settings: Mapping[str, str] = SLOW) -> str:
     """The determinism class that a miner of that machine states."""
-    env = os.environ | pinned_environment() | settings
+    return _class_with(tuple(sorted(settings.items())))
+
+
+@cache
+def _class_with(settings: tuple[tuple[str, str], ...]) -> str:
+    """Asked once: a process that loads torch takes two seconds of a core."""
+    env = os.environ | pinned_environment() | dict(settings)
     told = f"from {determinism_class.__module__} import *; print(determinism_class('cpu'))"
     done = subprocess.run(
         [sys.executable, "-c", told], env=env, check=True, capture_output=True, text=True
