@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import threading
 from collections.abc import Iterator
@@ -44,6 +45,36 @@ def listening() -> Iterator[tuple[str, Seen]]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}", seen
+        finally:
+            server.shutdown()
+
+
+@contextmanager
+def repeating() -> Iterator[str]:
+    """The address of a server that answers with what it was sent."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            told = {"path": self.path, "headers": dict(self.headers), "body": body.decode()}
+            answer = json.dumps(told).encode()
+            self.send_response(200)
+            if "cookie" in self.path:
+                self.send_header("Set-Cookie", "seat=7; Path=/")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
 
@@ -93,6 +124,25 @@ def test_the_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(3):
             sessions.post(node, json={})
         assert len(seen) == 3
+
+
+@pytest.mark.parametrize("path", ["/key", "/with-a-cookie"])
+def test_the_second_request_is_what_requests_would_send(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str
+) -> None:
+    """The address, the headers and the password of the first, with a length of its own, and the
+    cookies that the node has set."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with repeating() as node:
+        ours, theirs = Sessions(node + path), requests.Session()
+        for body in (b"{}", b'{"method": "eth_chainId"}', b"[]"):
+            for headers in ({"Content-Type": "application/json"}, {"User-Agent": "another"}):
+                told = ours.post(node + path, data=body, headers=headers, timeout=60.0).json()
+                assert told == theirs.post(node + path, data=body, headers=headers).json()
+                assert told["body"] == body.decode()
+        assert ("Cookie" in told["headers"]) == (path == "/with-a-cookie")
+        assert "Basic" in told["headers"]["Authorization"]
 
 
 def test_each_thread_has_a_session_of_its_own() -> None:

@@ -8,6 +8,7 @@ EIP-7825 allows. Nothing is impersonated; only the clock is turned, as time woul
 from __future__ import annotations
 
 import itertools
+import json
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,7 @@ _TIP = 10**9
 _ERROR = keccak(text="Error(string)")[:4]
 _RECEIPT_WAIT_S = 60.0
 _ANSWER_WAIT_S = 120.0  # a busy machine took more than 30 s for 256 blocks
+_JSON = {"Content-Type": "application/json"}
 _MINED_AT_ONCE = 128
 _MINERS = itertools.count(1 << 64)  # addresses that nobody else has
 
@@ -59,7 +61,9 @@ class Chain:
             {"jsonrpc": "2.0", "id": i, "method": method, "params": params}
             for i, (method, params) in enumerate(requests_)
         ]
-        answers = self._sessions.post(self._url, json=body, timeout=_ANSWER_WAIT_S).json()
+        sent = json.dumps(body).encode()
+        got = self._sessions.post(self._url, data=sent, headers=_JSON, timeout=_ANSWER_WAIT_S)
+        answers = got.json()
         answers.sort(key=lambda answer: answer["id"])
         for answer, (method, _) in zip(answers, requests_, strict=True):
             assert "error" not in answer, f"{method}: {answer.get('error')}"
