@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -362,10 +363,14 @@ def test_claim__of_several_jobs_in_one_go(stage: Stage, visit: Begin) -> None:
     assert len(wallet.sent) == 1 and "were taken out" in said
 
 
-def test_claim__pay_that_a_job_retained_is_released_first(stage: Stage, visit: Begin) -> None:
+@pytest.mark.parametrize("times", [1, 2], ids=["told once", "told twice"])
+def test_claim__pay_that_a_job_retained_is_released_first(
+    stage: Stage, visit: Begin, times: int
+) -> None:
+    """It is one release, too, where the server names the node and the job twice."""
     people, chain = stage.people, stage.people.chain
     payout = stage.person()
-    node: Node = people.enlist("retained", payout=payout)
+    node: Node = people.enlist(f"retained {times}", payout=payout)
     for each in (node, people.nodes["bob"]):
         people.benchmark(each)
     job = stage.job(1, 1, retain_rounds=1)
@@ -374,10 +379,22 @@ def test_claim__pay_that_a_job_retained_is_released_first(stage: Stage, visit: B
     assert kept == share(1, 2) and chain.call(people.pool, "pending", payout.address) == 0
     wallet = stage.wallet(payout)
     reader = visit(wallet)
+
+    def told(route: Route) -> None:
+        answer = route.fetch()
+        said = answer.json()
+        for name in said.keys() & {"paid_by", "deeds"}:
+            said[name] *= times
+        route.fulfill(response=answer, json=said)
+
+    reader.page.route(re.compile(r"/api/(accounts|nodes)/"), told)
+    stage.indexed()
     reader.connect(wallet)
     reader.submit("claim")
     plan = reader.page.locator(".action-plan")
     expect(plan).to_contain_text(f"that job {job} retained of node {node.node_id}")
+    expect(plan.locator("h3")).to_have_text("Claim 425 ZOO")
+    expect(plan.locator(".action-step")).to_have_count(2)
     reader.sign()
     assert "425 ZOO were taken out" in reader.result()
     assert stage.balance(payout) == kept

@@ -32,14 +32,19 @@ async function json<T>(path: string): Promise<T | null> {
   }
 }
 
+/** Whole numbers, each once: a release that is listed twice would be counted twice in what is shown. */
+function numbers(found: unknown[]): number[] {
+  return [...new Set(found)].filter((each): each is number => Number.isSafeInteger(each) && Number(each) > 0);
+}
+
 /** What the server knows of it; nothing where it does not answer. */
 async function hinted(account: string): Promise<Hint> {
   const found = await json<{ paid_by: number[] }>(`/api/accounts/${account}`);
-  const nodes = (found?.paid_by ?? []).slice(0, MOST_NODES);
+  const nodes = numbers(found?.paid_by ?? []).slice(0, MOST_NODES);
   return Promise.all(
     nodes.map(async (node) => {
       const page = await json<{ deeds: { job_id: number }[] }>(`/api/nodes/${node}`);
-      return { node, jobs: [...new Set((page?.deeds ?? []).map(({ job_id }) => job_id))] };
+      return { node, jobs: numbers((page?.deeds ?? []).map(({ job_id }) => job_id)) };
     }),
   );
 }
