@@ -14,6 +14,7 @@ from eth_utils import keccak
 from playwright.sync_api import expect
 
 from agents.protocol.numbers import JobStatus
+from agents.storage.cid import cid_from_digest
 from scripts._net.anvil import CHAIN_ID
 from scripts._net.deployment import ZOO
 from tests.stage.chain.people import TERMS
@@ -26,12 +27,14 @@ ROOT = Path(__file__).resolve().parents[2]
 def _packed(rounds: int, scores: bool = False) -> str:
     """What the command prints, for artefacts that no store has."""
     names = ("spec", "genesis_model", "genesis_checkpoint")
-    digests = {name: "0x" + keccak(text=f"{name} of {rounds}").hex() for name in names}
+    raw = {name: keccak(text=f"{name} of {rounds}") for name in names}
+    digests = {name: "0x" + digest.hex() for name, digest in raw.items()}
     figures = [f.name for f in fields(TERMS) if not f.name.startswith("score_")]
     numbers = dict(zip(figures, map(str, TERMS.figures()), strict=True))
     terms = {**digests, "rounds": str(rounds), **numbers}
     windows = list(map(str, TERMS.score_windows)) if scores else None
-    packed = {"chain_id": CHAIN_ID, "spec_cid": "bafk", "terms": terms, "scores": windows}
+    spec = cid_from_digest(raw["spec"])
+    packed = {"chain_id": CHAIN_ID, "spec_cid": spec, "terms": terms, "scores": windows}
     return json.dumps({**packed, "key_id": None})
 
 
@@ -107,8 +110,10 @@ def test_sponsor__what_can_t_be_a_job_is_refused_at_its_field(stage: Stage, visi
     reader = visit(wallet)
     reader.connect(wallet, "/sponsor")
     other = json.loads(_packed(4))
+    strange = json.loads(_packed(5))["spec_cid"]
     cases = [
         ("{}", "is no 32 bytes"),
+        (json.dumps({**other, "spec_cid": strange}), f"“{strange}”, is not the one of its terms"),
         (json.dumps({**other, "chain_id": 1}), "packed for chain 1"),
         (_packed(4), "4,000 ZOO are needed"),
     ]

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { CidBuilder } from "#island/download/cid";
+import { CidBuilder, digestOf } from "#island/download/cid";
 import given from "../../agents/storage/cid_vectors.json";
 
 const own = given.vectors.filter(
@@ -47,3 +47,14 @@ test("one changed byte makes another CID", async () => {
   await other.update(new Uint8Array(300_000));
   assert.notEqual(await builder.cid(), await other.cid());
 });
+
+test("the digest inside a CID is that of the bytes, whatever the codec", () => {
+  const digest = `0x${"ab".repeat(32)}`;
+  assert.equal(digestOf("bafkreiflvov2xk5lvov2xk5lvov2xk5lvov2xk5lvov2xk5lvov2xk5lvm"), digest);
+  assert.equal(digestOf("bafybeiflvov2xk5lvov2xk5lvov2xk5lvov2xk5lvov2xk5lvov2xk5lvm"), digest);
+});
+
+const right = "bafkreiflvov2xk5lvov2xk5lvov2xk5lvov2xk5lvov2xk5lvov2xk5lvm";
+for (const text of ["", "b", "bafk", right.slice(0, -1), `${right}a`, right.slice(1), right.toUpperCase(), `${right.slice(0, -1)}n`]) {
+  test(`“${text}” is no CID`, () => assert.equal(digestOf(text), null));
+}

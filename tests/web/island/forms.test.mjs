@@ -42,7 +42,9 @@ const terms = {
   commit_s: "120", reveal_s: "60", aggregate_s: "60", challenge_s: "60", appeal_s: "60", dispute_s: "300",
   challenge_bond: "100000000000000000000", retain_rounds: "2",
 };
-const packed = { chain_id: 31337, spec_cid: "bafk", terms, scores: null, key_id: null };
+const spec_cid = "bafkreiflvov2xk5lvov2xk5lvov2xk5lvov2xk5lvov2xk5lvov2xk5lvm"; // of `digest`
+const other_cid = "bafkreignzxg43tonzxg43tonzxg43tonzxg43tonzxg43tonzxg43tonzu";
+const packed = { chain_id: 31337, spec_cid, terms, scores: null, key_id: null };
 
 test("what was packed is read, and said in words", () => {
   const found = readPacked(JSON.stringify(packed));
@@ -59,6 +61,8 @@ for (const [name, text] of [
   ["no terms", JSON.stringify({ ...packed, terms: undefined })],
   ["a digest too short", JSON.stringify({ ...packed, terms: { ...terms, spec: "0xab" } })],
   ["a fraction", JSON.stringify({ ...packed, terms: { ...terms, rounds: "1.5" } })],
+  ["another spec", JSON.stringify({ ...packed, spec_cid: other_cid })],
+  ["no spec's name", JSON.stringify({ ...packed, spec_cid: undefined })],
   ["a wrong key", JSON.stringify({ ...packed, key_id: "0x1" })],
 ]) {
   test(`${name} is refused with the field that it is about`, () => {

@@ -6,6 +6,7 @@
 
 import { amount, parseAmount, parseWhole } from "../chain/amounts";
 import type { Hex } from "../chain/provider";
+import { digestOf } from "../download/cid";
 import { type Action, type Done, type Fields, type Send, send } from "../intents/intent";
 import { Refusal } from "../refusal";
 import { afford, allow, bytes32, span } from "./words";
@@ -59,6 +60,10 @@ export function readPacked(text: string): Packed {
   const terms: Record<string, Hex | bigint> = {};
   for (const name of DIGESTS) terms[name] = bytes32(String(given[name]), name, "packed");
   for (const name of NUMBERS) terms[name] = whole(given[name], name);
+  const cid = String(found.spec_cid ?? "");
+  if (digestOf(cid) !== String(terms.spec).toLowerCase()) {
+    throw wrong(`The spec that it names, “${cid}”, is not the one of its terms, ${terms.spec}.`);
+  }
   const windows = found.scores as unknown[] | null | undefined;
   const scores = windows
     ? ([whole(windows[0], "scores"), whole(windows[1], "scores")] as [bigint, bigint])
@@ -66,7 +71,7 @@ export function readPacked(text: string): Packed {
   const key = found.key_id ? bytes32(String(found.key_id), "key_id", "packed") : null;
   return {
     chain_id: Number(found.chain_id),
-    spec_cid: String(found.spec_cid ?? ""),
+    spec_cid: cid,
     terms: terms as unknown as Terms,
     scores,
     key_id: key,

@@ -8,6 +8,7 @@ const CHUNK = 262_144;
 const MAX_LINKS = 174;
 const RAW = 0x55;
 const DAG_PB = 0x70;
+const SHA256 = [0x12, 0x20];
 const BASE32 = "abcdefghijklmnopqrstuvwxyz234567";
 
 /** A node of the DAG. `fileSize`: content bytes below it; `dagSize`: bytes of all blocks. */
@@ -34,7 +35,7 @@ function field(number: number, payload: number[]): number[] {
 
 async function cidOf(block: Uint8Array<ArrayBuffer>, codec: number): Promise<Uint8Array> {
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", block));
-  return new Uint8Array([1, codec, 0x12, 0x20, ...digest]);
+  return new Uint8Array([1, codec, ...SHA256, ...digest]);
 }
 
 async function parent(children: Node[]): Promise<Node> {
@@ -64,6 +65,28 @@ function spelled(cid: Uint8Array): string {
     held &= (1 << bits) - 1;
   }
   return bits ? text + BASE32.charAt((held << (5 - bits)) & 31) : text;
+}
+
+/** The digest inside a CID, in hexadecimal: its form on chain. Null where the text is no CID of this network. */
+export function digestOf(text: string): string | null {
+  const bytes = [];
+  let held = 0;
+  let bits = 0;
+  for (const letter of text.slice(1)) {
+    const value = BASE32.indexOf(letter);
+    if (value < 0) return null;
+    held = (held << 5) | value;
+    bits += 5;
+    if (bits < 8) continue;
+    bits -= 8;
+    bytes.push((held >> bits) & 0xff);
+    held &= (1 << bits) - 1;
+  }
+  const [version, codec, ...rest] = bytes;
+  const known = version === 1 && (codec === RAW || codec === DAG_PB) && rest.length === 34;
+  if (!known || SHA256.some((byte, at) => rest[at] !== byte)) return null;
+  if (spelled(new Uint8Array(bytes)) !== text) return null; // one text for each CID
+  return `0x${rest.slice(2).map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }
 
 /** Computes the CID of content that arrives in pieces of any size. */
