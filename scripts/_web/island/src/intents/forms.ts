@@ -43,7 +43,7 @@ export async function submitted(form: HTMLFormElement): Promise<void> {
   form.dataset.busy = "1";
   const place = placeOf(form);
   delete place.dataset.again;
-  clearPlans(place);
+  clearPlans();
   try {
     place.replaceChildren(el("p", { class: "hint", role: "status" }, "Asking your wallet and the chain …"));
     const session = await connect();
@@ -76,7 +76,7 @@ async function planned(
   const intent = await action(fields, actor);
   const entry = known ?? fresh(name, intent.title, fields, session, account);
   clearErrors(form);
-  const run = new Run(session, actor, intent, entry, place);
+  const run = new Run(session, actor, intent, entry, place, known !== null);
   if (known) {
     void run.resume();
     return;

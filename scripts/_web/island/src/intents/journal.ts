@@ -30,6 +30,11 @@ export function entries(): Entry[] {
   }
 }
 
+/** An entry as it stands now; undefined where it is done or was closed, in whatever tab. */
+export function find(wanted: string): Entry | undefined {
+  return entries().find(({ id }) => id === wanted);
+}
+
 /** Write an entry, in the place of the one with its id. */
 export function save(entry: Entry): void {
   const others = entries().filter(({ id }) => id !== entry.id);

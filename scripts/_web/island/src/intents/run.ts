@@ -4,6 +4,9 @@
 // Each step is looked up before it is signed: what is done already (in this page, before a reload, or
 // by somebody else) is not signed again. A transaction is rehearsed by `eth_call` right before the
 // wallet is asked, and followed until enough blocks lie over it.
+//
+// A plan that is not shown any more asks nothing: its run ends before the next step. One tab carries
+// an intent out at a time, and reads before each step what the journal says of it by then.
 
 import { recoverTypedDataAddress } from "viem";
 import { amount, ether } from "../chain/amounts";
@@ -14,7 +17,8 @@ import { all, button, el } from "../dom";
 import { Refusal } from "../refusal";
 import { type Session, WrongChain } from "../wallet/session";
 import type { Actor, Done, Intent, Send, Sign, Step } from "./intent";
-import { drop, type Entry, save } from "./journal";
+import { alone } from "./alone";
+import { drop, type Entry, find, save } from "./journal";
 
 const REJECTED = 4001;
 const UNAUTHORIZED = 4100;
@@ -37,6 +41,12 @@ type State =
 /** Thrown to end a run whose step says what has happened. */
 class Halted extends Error {}
 
+/** Thrown where another tab has finished or closed the intent. */
+class Gone extends Halted {}
+
+/** The runs whose plans are shown. */
+const shown = new Set<Run>();
+
 export class Run implements Done {
   private readonly lines = new Map<string, HTMLLIElement>();
   private readonly receipts = new Map<string, Receipt>();
@@ -44,15 +54,18 @@ export class Run implements Done {
   private readonly note = el("p", { class: "error", role: "alert", hidden: true });
   private readonly outcome = el("p", { class: "action-result", hidden: true });
   private readonly costs = el("p", { class: "hint" });
+  private readonly tab = el("p", { class: "hint", hidden: true }, "Another tab of this page goes on with it.");
   private go: HTMLButtonElement;
   private closed = false;
 
+  /** `written`: whether the journal has the entry. */
   constructor(
     private readonly session: Session,
     private readonly actor: Actor,
     private readonly intent: Intent,
     private readonly entry: Entry,
     place: HTMLElement,
+    private written: boolean,
   ) {
     this.go = button("Continue in the wallet", () => this.carryOut(), { class: "button primary" });
     const steps = intent.steps.map((step, index) => this.line(step, index));
@@ -63,11 +76,13 @@ export class Run implements Done {
       el("p", {}, many ? "Your wallet signs, one after the other, that it will:" : "Your wallet signs that it will:"),
       el("ol", {}, ...steps),
       this.costs,
+      this.tab,
       this.note,
       this.outcome,
       el("p", { class: "action-buttons" }, this.go, button("Close", () => this.close())),
     );
     place.replaceChildren(this.plan);
+    shown.add(this);
   }
 
   /** Look at each step, rehearse what can be, and say what it costs. Signs nothing. */
@@ -123,20 +138,16 @@ export class Run implements Done {
     this.go.after(change);
   }
 
-  /** Sign and follow what is left to do. */
+  /** Sign and follow what is left to do, once no other tab does. */
   async carryOut(): Promise<void> {
     this.go.disabled = true;
     this.note.hidden = true;
     try {
-      await this.checkActor();
-      for (const step of this.intent.steps) {
-        if (await this.isDone(step)) this.show(step.key, "done", this.text(step.key) || "Done already.");
-        else if (step.kind === "sign") await this.sign(step);
-        else await this.send(step);
-      }
-      await this.finish();
+      await alone(this.entry.id, () => this.wait(), () => this.steps());
     } catch (error) {
-      if (error instanceof Halted) {
+      if (error instanceof Gone) {
+        this.end();
+      } else if (error instanceof Halted) {
         this.go.disabled = false;
         this.go.textContent = "Try again";
       } else {
@@ -145,13 +156,52 @@ export class Run implements Done {
     }
   }
 
+  private async steps(): Promise<void> {
+    this.tab.hidden = true;
+    await this.checkActor();
+    for (const step of this.intent.steps) {
+      this.read();
+      if (await this.isDone(step)) this.show(step.key, "done", this.text(step.key) || "Done already.");
+      else if (step.kind === "sign") await this.sign(step);
+      else await this.send(step);
+    }
+    this.read();
+    await this.finish();
+  }
+
+  /** Say what another tab is doing with it. */
+  private wait(): void {
+    this.tab.hidden = false;
+    for (const { key } of this.intent.steps) {
+      const sent = this.entry.sent[key];
+      if (sent) this.show(key, "sent", "Sent. Another tab follows it.", sent.hash);
+    }
+  }
+
   /** Go on with transactions that were sent before a reload. */
   async resume(): Promise<void> {
-    if (Object.keys(this.entry.sent).length || Object.keys(this.entry.signed).length) {
-      this.go.textContent = "Continue";
-    }
+    if (!isEmpty(this.entry)) this.go.textContent = "Continue";
     const open = this.intent.steps.find(({ key }) => this.entry.sent[key]);
     if (open) await this.carryOut();
+  }
+
+  // -- what the journal says
+
+  /** Read the entry anew. Throws Halted where the plan was closed, here or in another tab. */
+  private read(): void {
+    if (this.closed) throw new Halted();
+    const held = find(this.entry.id);
+    if (held) Object.assign(this.entry, held);
+    else if (this.written) throw new Gone();
+  }
+
+  /** Change the entry as it stands in the journal by now. Throws Halted where it was closed. */
+  private write(change: (entry: Entry) => void): void {
+    this.read();
+    change(this.entry);
+    this.written = !isEmpty(this.entry);
+    if (this.written) save(this.entry);
+    else drop(this.entry.id);
   }
 
   // -- what earlier steps have brought
@@ -170,12 +220,12 @@ export class Run implements Done {
   private async isDone(step: Step): Promise<boolean> {
     if (step.kind === "sign") return this.entry.signed[step.key] !== undefined;
     if (this.receipts.has(step.key)) return true;
-    const sent = this.entry.sent[step.key];
-    if (sent) return false;
+    if (this.entry.sent[step.key]) return false;
     return step.needed !== undefined && !(await step.needed());
   }
 
   private async sign(step: Sign): Promise<void> {
+    this.read();
     this.show(step.key, "signing", `Sign it in your wallet, as ${step.signer}.`);
     const typed = { ...step.typed, types: { EIP712Domain: DOMAIN, ...step.typed.types } };
     const signature = await this.asked(step.key, () =>
@@ -189,8 +239,9 @@ export class Run implements Done {
         "Choose the other account in the wallet, then try again.",
       );
     }
-    this.entry.signed[step.key] = signature;
-    save(this.entry);
+    this.write((entry) => {
+      entry.signed[step.key] = signature;
+    });
     this.show(step.key, "done", "Signed.");
   }
 
@@ -212,14 +263,16 @@ export class Run implements Done {
     const to = reader.contract(call.contract).address;
     const data = reader.data(call);
     const block = Number(await ask<Hex>(reader.provider, "eth_blockNumber"));
+    this.read();
     this.show(step.key, "signing", "Confirm it in your wallet.");
     const wanted = { from: account, to, data, gas: `0x${cost.gas.toString(16)}` };
     const hash = await this.asked(step.key, () =>
       ask<Hex>(reader.provider, "eth_sendTransaction", wanted),
     );
     const sent = { hash, from: account, to, data, nonce: null, block };
-    this.entry.sent[step.key] = sent;
-    save(this.entry);
+    this.write((entry) => {
+      entry.sent[step.key] = sent;
+    });
     return sent;
   }
 
@@ -247,7 +300,9 @@ export class Run implements Done {
     let last: Fate | undefined;
     for (;;) {
       const fate = await tracker.look();
-      save(this.entry);
+      this.write((entry) => {
+        entry.sent[step.key] = sent; // with its number, once a node knows it
+      });
       if (!same(last, fate) || fate.state === "slow") this.told(step, sent, fate);
       last = fate;
       if (fate.state === "done") {
@@ -255,9 +310,15 @@ export class Run implements Done {
         void this.watch(step, sent, tracker, fate);
         return;
       }
-      if (fate.state === "failed") throw await this.ended(step, fate.receipt);
-      if (fate.state === "cancelled" || fate.state === "replaced") throw this.forgotten(step);
-      if (fate.state === "unknown" && this.closed) throw new Halted();
+      if (fate.state === "failed") {
+        const why = await this.ended(step, fate.receipt);
+        this.forget(step, sent);
+        throw why;
+      }
+      if (fate.state === "cancelled" || fate.state === "replaced") {
+        this.forget(step, sent);
+        throw new Halted();
+      }
       await pause(paced().everyMs);
     }
   }
@@ -266,11 +327,13 @@ export class Run implements Done {
     let last = mined;
     for (;;) {
       await pause(paced().everyMs);
+      if (this.closed) return;
       const fate = await tracker.look();
       if (!same(last, fate)) this.told(step, sent, fate);
       if (fate.state === "done") this.receipts.set(step.key, fate.receipt);
       if (fate.state === "failed") {
         this.refuse(await this.ended(step, fate.receipt));
+        if (find(this.entry.id)) this.forget(step, sent);
         return;
       }
       last = fate;
@@ -278,10 +341,12 @@ export class Run implements Done {
     }
   }
 
-  private forgotten(step: Send): Halted {
-    delete this.entry.sent[step.key];
-    save(this.entry);
-    return new Halted();
+  /** Have a step signed again: what was sent for it has come to nothing. */
+  private forget(step: Send, sent: Sent): void {
+    this.receipts.delete(step.key);
+    this.write((entry) => {
+      if (entry.sent[step.key]?.hash === sent.hash) delete entry.sent[step.key];
+    });
   }
 
   /** A mined transaction that failed: the same call at its block says why. */
@@ -290,7 +355,6 @@ export class Run implements Done {
     const revert = await this.actor.reader
       .rehearse(call, this.actor.account, receipt.blockNumber)
       .catch(() => undefined);
-    this.forgotten(step);
     const found = refused(revert ?? { reason: "", remedy: "It may have run out of gas; try again." });
     const why = `It was mined in block ${Number(receipt.blockNumber)} and failed. ${found.message}`;
     this.show(step.key, "failed", why);
@@ -376,12 +440,27 @@ export class Run implements Done {
     );
   }
 
-  /** Forget the intent. What was sent stays sent. */
-  private close(): void {
+  /** Forget the intent, and ask nothing more of it. What was sent stays sent. */
+  close(): void {
     this.closed = true;
+    shown.delete(this);
     drop(this.entry.id);
     this.plan.remove();
   }
+
+  /** Stop where another tab has brought the intent to its end. */
+  private end(): void {
+    this.closed = true;
+    this.tab.hidden = true;
+    this.note.textContent = "It was finished or closed in another tab of this page.";
+    this.note.hidden = false;
+    this.go.hidden = true;
+  }
+}
+
+/** Whether an entry says nothing that a reload must not lose. */
+function isEmpty({ sent, signed }: Entry): boolean {
+  return [sent, signed].every((each) => Object.keys(each).length === 0);
 }
 
 const DOMAIN = [
@@ -419,7 +498,8 @@ function paced(): typeof PACE {
   return slow > 0 ? { ...PACE, slowMs: slow } : PACE;
 }
 
-/** Remove the plans of other forms: one intent is carried out at a time. */
-export function clearPlans(except: HTMLElement): void {
-  for (const place of all(".action-place")) if (place !== except) place.replaceChildren();
+/** Close all plans, and remove what else forms have shown: one intent is carried out at a time. */
+export function clearPlans(): void {
+  for (const run of [...shown]) run.close();
+  for (const place of all(".action-place")) place.replaceChildren();
 }
