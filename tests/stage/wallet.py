@@ -24,6 +24,7 @@ LOCKED = {"code": 4100, "message": "The account has not been authorized by the u
 _UNKNOWN_CHAIN = {"code": 4902, "message": "Unrecognized chain ID."}
 _NO_METHOD = {"code": -32601, "message": "the method does not exist"}
 _AWAY = {"code": -32603, "message": "Failed to fetch"}
+_OTHER_CHAIN = {"code": -32602, "message": "The transaction is for another chain."}
 _TIP = 10**9
 _TIMEOUT_S = 120.0
 
@@ -240,6 +241,8 @@ class Wallet:
     def _send_wanted(self, wanted: dict[str, Any]) -> str:
         account = self._account(wanted["from"])
         self._ask("eth_sendTransaction", wanted)
+        if int(wanted.get("chainId", hex(self.chain_id)), 16) != self.chain_id:
+            raise WalletError(_OTHER_CHAIN)
         # Somebody may have used the key elsewhere; what this wallet has sent counts too.
         count = int(self.rpc("eth_getTransactionCount", account.address, "latest"), 16)
         self._nonces[account.address] = max(count, self._nonces.get(account.address, 0))

@@ -19,6 +19,7 @@ from tests.stage.wallet import Wallet
 
 Begin = Callable[..., Visit]
 Blocks = Callable[[], None]
+OTHER_CHAIN = 5_151
 TWO_LOOKS_MS = 2_000
 JOURNAL = "JSON.parse(localStorage['menagerie:journal'] ?? '[]')"
 
@@ -155,3 +156,43 @@ def test_closed_in_another_tab__this_one_asks_nothing_more(
     reader.page.wait_for_timeout(TWO_LOOKS_MS)
     assert _transactions(wallet) == 1
     assert reader.page.evaluate(JOURNAL) == []
+
+
+def test_another_chain_in_the_middle__the_list_waits_for_its_own(
+    stage: Stage, visit: Begin, blocks: Blocks
+) -> None:
+    """The other chain's node is this one's, so that all but the number looks right."""
+    reader, wallet = _registering(stage, visit, blocks)
+    wallet.chains[OTHER_CHAIN] = stage.rpc_url
+    wallet.chain_id = OTHER_CHAIN  # without the event that tells the page
+    blocks()
+    assert f"chain {CHAIN_ID}" in reader.step("allow", "elsewhere")
+    assert _transactions(wallet) == 1
+    wallet.chain_id = CHAIN_ID
+    reader.step("register", "sent")
+    blocks()
+    assert "is registered with 120 ZOO" in reader.result()
+    assert _transactions(wallet) == 2
+
+
+def test_another_chain_while_the_wallet_asks__the_transaction_names_its_own(
+    stage: Stage, visit: Begin
+) -> None:
+    wallet = stage.wallet(stage.person(300))
+    wallet.chains[OTHER_CHAIN] = stage.rpc_url
+    reader = visit(wallet)
+    reader.connect(wallet)
+
+    def switch(method: str, _: object) -> bool:
+        if method == "eth_sendTransaction":
+            wallet.chain_id = OTHER_CHAIN
+        return True
+
+    wallet.accept = switch
+    reader.submit("register", stake="120")
+    reader.sign()
+    assert "for another chain" in reader.refusal()
+    assert wallet.asked[-1][1]["chainId"] == hex(CHAIN_ID)
+    reader.sign()
+    assert f"this network is on chain {CHAIN_ID}" in reader.refusal()
+    assert _transactions(wallet) == 1 and not wallet.sent

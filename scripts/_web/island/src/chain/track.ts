@@ -22,6 +22,7 @@ export type Fate =
   | { state: "slow"; seconds: number }
   | { state: "unknown" }
   | { state: "offline" }
+  | { state: "elsewhere" } // the wallet shows another chain: it can't be looked for
   | { state: "done"; receipt: Receipt; hash: Hex; repriced: boolean }
   | { state: "failed"; receipt: Receipt }
   | { state: "cancelled"; by: Hex }

@@ -31,6 +31,7 @@ type State =
   | "slow"
   | "unknown"
   | "offline"
+  | "elsewhere"
   | "done"
   | "failed"
   | "cancelled"
@@ -158,9 +159,9 @@ export class Run implements Done {
 
   private async steps(): Promise<void> {
     this.tab.hidden = true;
-    await this.checkActor();
     for (const step of this.intent.steps) {
       this.read();
+      await this.checkActor();
       if (await this.isDone(step)) this.show(step.key, "done", this.text(step.key) || "Done already.");
       else if (step.kind === "sign") await this.sign(step);
       else await this.send(step);
@@ -263,9 +264,11 @@ export class Run implements Done {
     const to = reader.contract(call.contract).address;
     const data = reader.data(call);
     const block = Number(await ask<Hex>(reader.provider, "eth_blockNumber"));
+    await this.checkActor(); // again: the reader may have switched since the step began
     this.read();
     this.show(step.key, "signing", "Confirm it in your wallet.");
-    const wanted = { from: account, to, data, gas: `0x${cost.gas.toString(16)}` };
+    const [gas, chainId] = [cost.gas, reader.deployment.chainId].map((each) => `0x${each.toString(16)}`);
+    const wanted = { from: account, to, data, gas, chainId };
     const hash = await this.asked(step.key, () =>
       ask<Hex>(reader.provider, "eth_sendTransaction", wanted),
     );
@@ -299,7 +302,7 @@ export class Run implements Done {
     const tracker = new Tracker(this.actor.reader.provider, sent, paced());
     let last: Fate | undefined;
     for (;;) {
-      const fate = await tracker.look();
+      const fate = await this.look(tracker);
       this.write((entry) => {
         entry.sent[step.key] = sent; // with its number, once a node knows it
       });
@@ -323,12 +326,21 @@ export class Run implements Done {
     }
   }
 
+  /** Look once. Another chain has other transactions, so what it says of this one counts for nothing. */
+  private async look(tracker: Tracker): Promise<Fate> {
+    const { provider, deployment } = this.actor.reader;
+    const fate = await tracker.look();
+    const chainId = await ask<Hex>(provider, "eth_chainId").then(Number, () => null);
+    if (chainId === null) return { state: "offline" };
+    return chainId === deployment.chainId ? fate : { state: "elsewhere" };
+  }
+
   private async watch(step: Send, sent: Sent, tracker: Tracker, mined: Fate): Promise<void> {
     let last = mined;
     for (;;) {
       await pause(paced().everyMs);
       if (this.closed) return;
-      const fate = await tracker.look();
+      const fate = await this.look(tracker);
       if (!same(last, fate)) this.told(step, sent, fate);
       if (fate.state === "done") this.receipts.set(step.key, fate.receipt);
       if (fate.state === "failed") {
@@ -368,6 +380,7 @@ export class Run implements Done {
       slow: `Still waiting${"seconds" in fate ? ` after ${fate.seconds} seconds` : ""}. Your wallet can speed it up or cancel it; this page notices either.`,
       unknown: "Your wallet's node does not know it any more. Have the wallet send it again, or wait: nothing is signed twice.",
       offline: "Your wallet's node does not answer. Nothing is lost: this page goes on asking.",
+      elsewhere: `Your wallet shows another chain. Nothing is lost: this goes on once it shows chain ${this.actor.reader.deployment.chainId} again.`,
       done: `Done in block ${block}${"repriced" in fate && fate.repriced ? ", with another fee than at first" : ""}.`,
       failed: `It was mined in block ${block} and failed.`,
       cancelled: "You cancelled it in the wallet: an empty transaction took its place.",
