@@ -3,7 +3,8 @@
 
 It announces itself as any wallet does, and signs here, in Python, with its own count of nonces.
 What a person would do in its window is done by the test: unlock, choose accounts, switch chains,
-reject, speed up, cancel. With `eip1559` False it and its node know nothing of base fees.
+reject, speed up, cancel, leave a question open. With `eip1559` False it and its node know nothing
+of base fees.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ _SCRIPT = """
   const provider = Object.freeze({
     async request({ method, params }) {
       const answer = JSON.parse(await call(method, params));
+      if (answer.open) return new Promise(() => {});
       if (answer.error) throw Object.assign(new Error(answer.error.message), answer.error);
       return answer.result;
     },
@@ -61,6 +63,10 @@ class WalletError(Exception):
         self.error = error
 
 
+class _Open(Exception):
+    """The question stays open: its page gets no answer."""
+
+
 class Wallet:
     """`chains`: RPC address by chain id; the wallet shows the first of them."""
 
@@ -81,6 +87,8 @@ class Wallet:
         self.away = False
         self.connected = False
         self.switches = True
+        self.leaves_open = False
+        self.open: list[dict[str, Any]] = []
         self.accept: Callable[[str, Any], bool] = lambda method, wanted: True
         self.asked: list[tuple[str, Any]] = []
         self.sent: list[str] = []
@@ -148,6 +156,11 @@ class Wallet:
         other = {**tx, "to": to, "value": value, "data": "0x", "gas": 21_000}
         return self._send(account, self._dearer(other))
 
+    def confirm(self) -> str:
+        """Confirm the transaction whose question was left open; its page may be gone by now."""
+        wanted = self.open.pop(0)
+        return self._sign_and_send(self._account(wanted["from"]), wanted)
+
     def skip_nonce(self) -> None:
         """Leave the next nonce to a transaction of the same key that was signed elsewhere."""
         count = int(self.rpc("eth_getTransactionCount", self.address, "latest"), 16)
@@ -161,6 +174,8 @@ class Wallet:
             result = self._request(wanted["method"], wanted["params"])
         except WalletError as error:
             return json.dumps({"error": error.error})
+        except _Open:
+            return json.dumps({"open": True})
         return json.dumps({"result": result})
 
     def _request(self, method: str, params: list[Any]) -> Any:
@@ -243,6 +258,12 @@ class Wallet:
         self._ask("eth_sendTransaction", wanted)
         if int(wanted.get("chainId", hex(self.chain_id)), 16) != self.chain_id:
             raise WalletError(_OTHER_CHAIN)
+        if self.leaves_open:
+            self.open.append(wanted)
+            raise _Open
+        return self._sign_and_send(account, wanted)
+
+    def _sign_and_send(self, account: LocalAccount, wanted: dict[str, Any]) -> str:
         # Somebody may have used the key elsewhere; what this wallet has sent counts too.
         count = int(self.rpc("eth_getTransactionCount", account.address, "latest"), 16)
         self._nonces[account.address] = max(count, self._nonces.get(account.address, 0))

@@ -196,3 +196,36 @@ def test_another_chain_while_the_wallet_asks__the_transaction_names_its_own(
     reader.sign()
     assert f"this network is on chain {CHAIN_ID}" in reader.refusal()
     assert _transactions(wallet) == 1 and not wallet.sent
+
+
+@pytest.mark.parametrize("confirmed", ["waiting", "mined", "no"])
+def test_reload_while_the_wallet_asks__it_is_looked_for_before_it_is_asked_again(
+    stage: Stage, visit: Begin, blocks: Blocks, confirmed: str
+) -> None:
+    wallet = stage.wallet(stage.person(300))
+    blocks()
+    reader = visit(wallet)
+    reader.connect(wallet)
+    wallet.leaves_open = True
+    reader.submit("register", stake="120")
+    reader.sign()
+    reader.step("allow", "signing")
+    while not wallet.open:
+        reader.page.wait_for_timeout(50)
+    reader.page.reload()
+    assert "If it still asks" in reader.step("allow", "unknown")
+    assert _transactions(wallet) == 1, "nothing is asked for again by itself"
+    wallet.leaves_open = False
+    if confirmed != "no":
+        wallet.confirm()
+    if confirmed == "mined":
+        blocks()
+    reader.sign()
+    if confirmed != "mined":
+        reader.step("allow", "sent")
+        blocks()
+    reader.step("register", "sent")
+    blocks()
+    assert "is registered with 120 ZOO" in reader.result()
+    assert _transactions(wallet) == (3 if confirmed == "no" else 2)
+    assert len(wallet.sent) == 2

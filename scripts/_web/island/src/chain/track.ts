@@ -39,7 +39,8 @@ export interface Pace {
 
 export const PACE: Pace = { everyMs: 700, slowMs: 45_000, confirmations: 12, asks: 8 };
 
-const SEARCHED_BLOCKS = 128;
+/** How far back a transaction of an account is looked for. */
+export const SEARCHED_BLOCKS = 128;
 
 /** Whether two fates say the same to a reader. */
 export function same(a: Fate | undefined, b: Fate): boolean {

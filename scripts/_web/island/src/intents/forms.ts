@@ -71,7 +71,7 @@ async function planned(
   const fields = known ? new Fields(known.values) : Fields.of(form);
   const account = await session.unlocked();
   const reader = await session.reader();
-  const begun = new Set(Object.keys(known?.sent ?? {}));
+  const begun = new Set(Object.keys({ ...known?.sent, ...known?.asked }));
   const actor = { reader, account, accounts: session.accounts, begun };
   const intent = await action(fields, actor);
   const entry = known ?? fresh(name, intent.title, fields, session, account);
@@ -100,6 +100,7 @@ function fresh(action: string, title: string, fields: Fields, session: Session, 
     account,
     sent: {},
     signed: {},
+    asked: {},
   };
 }
 

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Remembers what was begun, in this browser alone, so that it can be gone on with after a reload.
 
+import type { Asked } from "../chain/asked";
 import type { Sent } from "../chain/track";
 import type { Hex } from "../chain/provider";
 
-/** An intent that was begun. `sent` and `signed` are by the keys of its steps. */
+/**
+ * An intent that was begun. `sent`, `signed` and `asked` are by the keys of its steps; `asked` has
+ * what a wallet was asked to send and has not answered.
+ */
 export interface Entry {
   id: string;
   path: string;
@@ -15,6 +19,7 @@ export interface Entry {
   account: Hex;
   sent: Record<string, Sent>;
   signed: Record<string, Hex>;
+  asked: Record<string, Asked>;
 }
 
 const KEY = "menagerie:journal";
@@ -24,7 +29,8 @@ const MOST = 20;
 export function entries(): Entry[] {
   try {
     const found: unknown = JSON.parse(localStorage.getItem(KEY) ?? "[]");
-    return Array.isArray(found) ? (found as Entry[]) : [];
+    const all = Array.isArray(found) ? (found as Entry[]) : [];
+    return all.map((entry) => ({ ...entry, asked: entry.asked ?? {} }));
   } catch {
     return [];
   }

@@ -10,6 +10,7 @@
 
 import { recoverTypedDataAddress } from "viem";
 import { amount, ether } from "../chain/amounts";
+import { answered, noted } from "../chain/asked";
 import { ask, type Hex, isRpcError, type Receipt } from "../chain/provider";
 import type { Call, Event } from "../chain/reader";
 import { type Fate, PACE, type Sent, same, Tracker } from "../chain/track";
@@ -39,8 +40,12 @@ type State =
   | "rejected"
   | "reorged";
 
-/** Thrown to end a run whose step says what has happened. */
-class Halted extends Error {}
+/** Thrown to end a run whose step says what has happened. `next`: what the button says then. */
+class Halted extends Error {
+  constructor(readonly next = "Try again") {
+    super();
+  }
+}
 
 /** Thrown where another tab has finished or closed the intent. */
 class Gone extends Halted {}
@@ -58,6 +63,8 @@ export class Run implements Done {
   private readonly tab = el("p", { class: "hint", hidden: true }, "Another tab of this page goes on with it.");
   private go: HTMLButtonElement;
   private closed = false;
+  /** Steps whose lost answers the reader was told of. */
+  private readonly warned = new Set<string>();
 
   /** `written`: whether the journal has the entry. */
   constructor(
@@ -150,7 +157,7 @@ export class Run implements Done {
         this.end();
       } else if (error instanceof Halted) {
         this.go.disabled = false;
-        this.go.textContent = "Try again";
+        this.go.textContent = error.next;
       } else {
         this.refuse(error);
       }
@@ -182,7 +189,7 @@ export class Run implements Done {
   /** Go on with transactions that were sent before a reload. */
   async resume(): Promise<void> {
     if (!isEmpty(this.entry)) this.go.textContent = "Continue";
-    const open = this.intent.steps.find(({ key }) => this.entry.sent[key]);
+    const open = this.intent.steps.find(({ key }) => this.entry.sent[key] ?? this.entry.asked[key]);
     if (open) await this.carryOut();
   }
 
@@ -222,7 +229,20 @@ export class Run implements Done {
     if (step.kind === "sign") return this.entry.signed[step.key] !== undefined;
     if (this.receipts.has(step.key)) return true;
     if (this.entry.sent[step.key]) return false;
-    return step.needed !== undefined && !(await step.needed());
+    const asked = this.entry.asked[step.key];
+    const answer = asked ? await answered(this.actor.reader.provider, asked) : "none";
+    if (typeof answer === "object") {
+      this.answer(step.key, answer);
+      return false;
+    }
+    if (step.needed && !(await step.needed())) return true;
+    if (answer === "unclear") throw unseen(this.actor.account);
+    if (asked && !this.warned.has(step.key)) {
+      this.warned.add(step.key);
+      this.show(step.key, "unknown", LOST);
+      throw new Halted("Continue");
+    }
+    return false;
   }
 
   private async sign(step: Sign): Promise<void> {
@@ -263,20 +283,28 @@ export class Run implements Done {
     await this.afford(cost.most);
     const to = reader.contract(call.contract).address;
     const data = reader.data(call);
-    const block = Number(await ask<Hex>(reader.provider, "eth_blockNumber"));
+    const asked = await noted(reader.provider, account, to, data);
     await this.checkActor(); // again: the reader may have switched since the step began
-    this.read();
+    this.write((entry) => {
+      entry.asked[step.key] = asked;
+    });
     this.show(step.key, "signing", "Confirm it in your wallet.");
     const [gas, chainId] = [cost.gas, reader.deployment.chainId].map((each) => `0x${each.toString(16)}`);
     const wanted = { from: account, to, data, gas, chainId };
     const hash = await this.asked(step.key, () =>
       ask<Hex>(reader.provider, "eth_sendTransaction", wanted),
     );
-    const sent = { hash, from: account, to, data, nonce: null, block };
-    this.write((entry) => {
-      entry.sent[step.key] = sent;
-    });
+    const sent = { hash, from: account, to, data, nonce: null, block: asked.block };
+    this.answer(step.key, sent);
     return sent;
+  }
+
+  /** Write down what a wallet has sent. */
+  private answer(key: string, sent: Sent): void {
+    this.write((entry) => {
+      delete entry.asked[key];
+      entry.sent[key] = sent;
+    });
   }
 
   /** Ask the wallet's user. A refusal ends the run with words of its own. */
@@ -285,6 +313,9 @@ export class Run implements Done {
       return await question();
     } catch (error) {
       if (!isRpcError(error)) throw error;
+      this.write((entry) => {
+        delete entry.asked[key];
+      });
       if (error.code === REJECTED) {
         this.show(key, "rejected", "You rejected it in the wallet. Nothing was sent.");
         throw new Halted();
@@ -471,9 +502,19 @@ export class Run implements Done {
   }
 }
 
+const LOST =
+  "Your wallet was asked for this, and its answer was lost when the page was left. If it still asks, answer it there first. Then continue here: what it has sent is found, and what it has not is asked for again.";
+
 /** Whether an entry says nothing that a reload must not lose. */
-function isEmpty({ sent, signed }: Entry): boolean {
-  return [sent, signed].every((each) => Object.keys(each).length === 0);
+function isEmpty({ sent, signed, asked }: Entry): boolean {
+  return [sent, signed, asked].every((each) => Object.keys(each).length === 0);
+}
+
+function unseen(account: Hex): Refusal {
+  return new Refusal(
+    `Your wallet was asked for this, and its answer was lost when the page was left. ${account} has sent something since that this page can't see yet, or not any more.`,
+    "It may be this: look in the wallet. If it waits there, try again once it is mined; if it was something else, close this and begin again.",
+  );
 }
 
 const DOMAIN = [
