@@ -49,6 +49,7 @@ def test_sample__its_node_is_unpaid_and_all_others_are_scored(scored: ScoredJob)
     digest = digest_of(scored.store.put_bytes(UNWRITABLE))
     place = (people.job, 1, cat.node_id)
     people.chain.send(cat.operator, people.scores, "post_samples", *place, digest)
+    people.chain.mine()  # a commitment names the sample's block, which a later one knows
     scorers = {name: scored.verifier(name) for name in VERIFIERS}
     for _ in ("commit", "reveal"):
         for name, verifier in scorers.items():
