@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
+from agents.protocol.by_hand import salt_by_hand
 from agents.protocol.network import Network
 from agents.protocol.numbers import OperationState
 from agents.protocol.structs import read
@@ -63,11 +64,6 @@ class Standing:
 def salt_after(op_id: bytes) -> bytes:
     """The salt of a ruling's next operation. `op_id`: of the one that expired."""
     return salt_of("again", op_id)
-
-
-def salt_by_hand(number: int) -> bytes:
-    """The salt of a call that members propose by hand, `number` times before this one."""
-    return number.to_bytes(32, "big")
 
 
 def standing(network: Network, ruling: Ruling) -> Standing:

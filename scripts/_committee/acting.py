@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from agents.verify.renewal import salt_by_hand
+from agents.protocol.by_hand import salt_by_hand
 from scripts._shared.connecting import account_option, network_option
 from scripts._shared.operation_words import named, said, spell
 from scripts._shared.operations import (

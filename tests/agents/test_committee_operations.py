@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from agents.coordinator import Coordinator
+from agents.protocol.by_hand import salt_by_hand
 from agents.protocol.numbers import OperationState
-from agents.verify.renewal import MOST, command, salt_after, salt_by_hand, standing
+from agents.verify.renewal import MOST, command, salt_after, standing
 from agents.verify.rulings import Ruling, role_rulings
 from scripts._committee.acting import literal
 from scripts._net.anvil import start_anvil
