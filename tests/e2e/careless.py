@@ -3,7 +3,9 @@
 
 Who it is follows from the epoch, so that it sits in the first stage whatever seats the seed draws.
 Its steps lead uphill, so the samples that pass it lose more, at whichever miner of the last stage
-they end. Its log and its payload say what it did, and each fits the other.
+they end. Its log and its payload say what it did, and each fits the other. It stays as near to where
+it began as an epoch's steps of the job's rate may lead: else its payload would be none
+(`agents.rounds.stage_bound`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from agents.runtime.context import Context
 from agents.storage.several import open_stores
 from agents.trainer import Trainer
 
-_LEAP = 1e6  # how much longer than the job's its steps are
+_AWAY = 0.025  # from where each number began
 
 
 def careless_of(epoch: Epoch) -> int:
@@ -38,20 +40,21 @@ def careless_of(epoch: Epoch) -> int:
 
 
 class CarelessWork(StageWork):
-    """Honest, unless the epoch has it be careless. Then each of its steps leaps the wrong way."""
+    """Honest, unless the epoch has it be careless. Then each of its steps leads the wrong way."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._careless = self.miner == careless_of(self.epoch)
-        self._before = {name: tensor.clone() for name, tensor in self.state().items()}
+        self._began = {name: tensor.clone() for name, tensor in self.state().items()}
+        self._before = self._began
 
     def stepped(self) -> None:
         """The step is logged with what became of it."""
         if self._careless:
             for name, tensor in self.state().items():
-                before = self._before[name]
-                tensor.copy_(before - _LEAP * (tensor - before))
-                self._before[name] = tensor.clone()
+                step = tensor - self._before[name]
+                tensor.copy_(self._began[name] - _AWAY * step.sign())
+            self._before = {name: tensor.clone() for name, tensor in self.state().items()}
         super().stepped()
 
 

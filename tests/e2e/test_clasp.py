@@ -26,7 +26,7 @@ from tests.stage.memory.tiny_specs import tiny_model
 from tests.stage.network import TERMS, LocalNetwork
 
 STAGES = 2
-# The steps are next to none, since losses that fall while an epoch goes on count as chance. Samples
+# The steps are short, since losses that fall while an epoch goes on count as chance. Samples
 # are many, since each miner of the last stage compares those alone that it had itself.
 SPEC: dict[str, Any] = {
     "mode": "pipeline",
@@ -35,7 +35,7 @@ SPEC: dict[str, Any] = {
     "audit_sample": 0,
     "batches_per_round": 72,
     "model": {**tiny_model(64, 128, 16, layers=STAGES), "tie_embeddings": False},
-    "optimizer": {"batch_size": 8, "seq_len": 16, "lr": 1e-6},
+    "optimizer": {"batch_size": 8, "seq_len": 16, "lr": 2e-4},
     "pipeline": {"layers": [1] * STAGES, "boundary": "none", "local_batch": 2},
 }
 # Nobody dies here, and nobody may be passed by: a miner of the last stage that takes the samples of
