@@ -3,8 +3,8 @@
 
 Who it is follows from the epoch, so that it sits in the first stage whatever seats the seed draws.
 Its steps lead uphill, so the samples that pass it lose more, at whichever miner of the last stage
-they end. Its log and its payload say what it did, and each fits the other. It stays as near to where
-it began as an epoch's steps of the job's rate may lead: else its payload would be none
+they end. Its log and its payload say what it did, and each fits the other. It stays as near to
+where it began as an epoch's steps of the job's rate may lead: else its payload would be none
 (`agents.rounds.stage_bound`).
 """
 

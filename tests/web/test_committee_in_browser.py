@@ -110,3 +110,30 @@ def test_committee__a_second_vote_of_a_member_is_refused(stage: Stage, visit: Be
     reader.submit("cancel-operation")
     assert "coordinator: already voted" in reader.refusal()
     assert len(wallet.sent) == sent
+
+
+def test_committee__whoever_has_approved_starts_the_delay_that_a_change_of_members_left(
+    stage: Stage, visit: Begin
+) -> None:
+    """Both members that remain have approved it, and can't a second time."""
+    people, chain = stage.people, stage.people.chain
+    node = people.enlist("left over", AGGREGATOR)
+    op_id = people.propose((people.registry, "approve_role", (node.node_id, AGGREGATOR, True)))
+    chain.send(people.members[1], people.coordinator, "approve", op_id)
+    all_members = [member.address for member in people.members]
+    people.decide((people.coordinator, "set_members", (all_members[:2], 2)), governance=True)
+    assert OperationState(chain.call(people.coordinator, "state", op_id)) == OperationState.PROPOSED
+    wallet = stage.wallet(people.members[1])
+    reader = visit(wallet)
+    reader.connect(wallet, "/committee")
+    reader.submit("approve-operation")
+    reader.page.locator(".action-plan").get_by_text("this begins its delay").wait_for()
+    reader.sign()
+    assert "It has 2 of 2 approvals." in reader.result()
+    assert OperationState(chain.call(people.coordinator, "state", op_id)) == OperationState.QUEUED
+    chain.warp(people.settings.routine_delay)
+    chain.send(people.faucet, people.coordinator, "execute", op_id)
+    again = people.propose((people.coordinator, "set_members", (all_members, 3)))
+    chain.send(people.members[1], people.coordinator, "approve", again)
+    chain.warp(people.settings.governance_delay)
+    chain.send(people.faucet, people.coordinator, "execute", again)

@@ -18,6 +18,7 @@ interface Operation {
   proposed_at: bigint;
 }
 
+const PROPOSED = 1n;
 const QUEUED = 2n;
 
 /** Spell an argument, structs by their fields. */
@@ -58,8 +59,16 @@ const approve: Action = async (fields, actor) => {
   const [id, operation] = await operationOf(fields, actor);
   const has = await actor.reader.read<bigint>("Coordinator", "approvals", id);
   const needs = await actor.reader.read<bigint>("Coordinator", "threshold");
-  const call = { contract: "Coordinator", fn: "approve", args: [id] };
-  const after = has + 1n >= needs ? "With yours it has enough, and its delay begins." : "";
+  const state = await actor.reader.read<bigint>("Coordinator", "state", id);
+  // Where a change of members made the quorum, all that remain may have approved, and can't again:
+  // without a signature this starts the delay.
+  const waits = state === PROPOSED && has >= needs;
+  const call = waits
+    ? { contract: "Coordinator", fn: "approve_by_sig", args: [id, []] }
+    : { contract: "Coordinator", fn: "approve", args: [id] };
+  const after = waits
+    ? "A change of members made them enough, and this begins its delay."
+    : has + 1n >= needs ? "With yours it has enough, and its delay begins." : "";
   return {
     title: "Approve an operation",
     happens: [calls(actor, operation), `${has} of ${needs} approvals are there. ${after}`.trim()],
