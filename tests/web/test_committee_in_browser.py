@@ -115,13 +115,15 @@ def test_committee__a_second_vote_of_a_member_is_refused(stage: Stage, visit: Be
 def test_committee__whoever_has_approved_starts_the_delay_that_a_change_of_members_left(
     stage: Stage, visit: Begin
 ) -> None:
-    """Both members that remain have approved it, and can't a second time."""
+    """Both members that remain have approved it, and can't a second time. The last test here: three
+    members have left."""
     people, chain = stage.people, stage.people.chain
+    chain._nonces.clear()  # wallets have sent by themselves: the test's client must look again
     node = people.enlist("left over", AGGREGATOR)
     op_id = people.propose((people.registry, "approve_role", (node.node_id, AGGREGATOR, True)))
     chain.send(people.members[1], people.coordinator, "approve", op_id)
-    all_members = [member.address for member in people.members]
-    people.decide((people.coordinator, "set_members", (all_members[:2], 2)), governance=True)
+    remaining = [member.address for member in people.members[:2]]
+    people.decide((people.coordinator, "set_members", (remaining, 2)), governance=True)
     assert OperationState(chain.call(people.coordinator, "state", op_id)) == OperationState.PROPOSED
     wallet = stage.wallet(people.members[1])
     reader = visit(wallet)
@@ -133,7 +135,3 @@ def test_committee__whoever_has_approved_starts_the_delay_that_a_change_of_membe
     assert OperationState(chain.call(people.coordinator, "state", op_id)) == OperationState.QUEUED
     chain.warp(people.settings.routine_delay)
     chain.send(people.faucet, people.coordinator, "execute", op_id)
-    again = people.propose((people.coordinator, "set_members", (all_members, 3)))
-    chain.send(people.members[1], people.coordinator, "approve", again)
-    chain.warp(people.settings.governance_delay)
-    chain.send(people.faucet, people.coordinator, "execute", again)
