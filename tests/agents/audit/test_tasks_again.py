@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from scripts._net.processes import Supervisor
 from tests.stage.chain.finished_job import JOB
-from tests.stage.chain.finished_tasks import FinishedTasks
+from tests.stage.chain.finished_tasks import FinishedTasks, make_finished_tasks
 
 # Tasks that came to a result: not one on which three differed, nor one whose inputs nobody had, nor
 # one whose verdict the committee left standing.
@@ -33,17 +34,13 @@ def test_results_of_the_true_history_are_what_the_tasks_give(
     assert tasked.right.hex() in left
 
 
-def test_two_who_colluded_and_whom_nobody_found_are_named(
-    tasked: FinishedTasks, tmp_path: Path
-) -> None:
-    """The whole attack: both answer with the same invention, are paid, and nobody appeals."""
-    chain = tasked.people.chain
-    before = chain.snapshot()
-    try:
+def test_two_who_colluded_and_whom_nobody_found_are_named(tmp_path: Path) -> None:
+    """The whole attack: both answer with the same invention, are paid, and nobody appeals. On a
+    chain of its own: other processes read the one that is shared."""
+    with Supervisor(tmp_path / "logs") as supervisor:
+        tasked = make_finished_tasks(tmp_path / "own", supervisor)
         task, _ = tasked.played(tasked.fake(), tasked.fake())
         told = audited(tasked, tmp_path / "audit.json", 1)
-    finally:
-        chain.revert(before)
     [found] = told["differences"]
     assert (found["check"], found["subject"]) == ("results", f"task {task}")
     assert found["sentence"] == (
