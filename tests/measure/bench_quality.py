@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from tests.measure.quality import curves, job, poison
-from tests.measure.quality.grid import HELD_OUT, SEED, Grid
+from tests.measure.quality.grid import Grid
 from tests.measure.quality.methods import METHODS
 from tests.measure.quality.record import Key, Records
 from tests.measure.quality.sections import sections
@@ -58,8 +58,8 @@ GOALS = {
     "demo-muon": Goal(2.45, 0.92, "DeMo 2.898 at 0.920 MB"),
 }
 COMPARED = (("sparse", "diloco"),)
-TUNED = ("sparse-muon", "demo-muon")  # beside AdamW, each at its best rates
-QUARTER = "directions-muon-quarter"  # the same, by the mean over the held-out seeds
+# Beside AdamW, each at its best rates.
+TUNED = ("sparse-muon", "directions-muon-quarter", "demo-muon")
 JOB_STEPS = 600
 # Of the job's loss over theirs, less one. Of central Muon at two rates the better one counts.
 JOB_GOALS = {"adamw-tuned": 0.0, "muon-tuned": 0.08, "muon-x3": 0.08}
@@ -92,23 +92,6 @@ def tuned_rows(tuned: Grid) -> Iterator[Row]:
         shown = ", ".join(f"{gap:+.3f}" for gap in gaps)
         figure = f"recorded on one grid: {name} minus adamw, by seed"
         yield Row(figure, shown, "<= 0", bool(gaps) and max(gaps) <= 0)
-    found = behind(QUARTER)
-    if SEED in found and found.keys() >= set(HELD_OUT):
-        yield quarter_row(found)
-
-
-def quarter_row(gaps: dict[int, float]) -> Row:
-    """The quarter of the bytes: judged by the seeds that had no say in any rate."""
-    held_out = [gaps[seed] for seed in HELD_OUT]
-    mean = statistics.mean(held_out)
-    each = ", ".join(f"{gap:+.3f}" for gap in held_out)
-    shown = (
-        f"{mean:+.3f}, mean of the held-out seeds 1 and 2 ({each}); "
-        f"{gaps[SEED]:+.3f} on seed 0, which chose the rates; "
-        f"{statistics.mean(gaps.values()):+.3f}, mean of all"
-    )
-    figure = f"recorded on one grid: {QUARTER} minus adamw"
-    return Row(figure, shown, "<= 0 on the held-out seeds' mean", mean <= 0)
 
 
 def above_row(
