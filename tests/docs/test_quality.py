@@ -22,7 +22,6 @@ from tests.measure.bench_quality import (
     above_row,
     job_rows,
     poison_rows,
-    quarter_row,
     tuned_rows,
 )
 from tests.measure.quality import job, poison, sizes, variants
@@ -130,12 +129,6 @@ def test_a_method_is_judged_at_the_best_point_of_seed_0(tmp_path: Path) -> None:
     assert "| `muon` | x8 | 0.000 | 2.100 | 2.400 | not run |" in records.held_out()
     assert "2.200 | **2.100** |" in records.table()
     assert records.by_seed("adamw") == {}
-
-
-def test_the_quarter_of_the_bytes_is_judged_by_the_seeds_that_had_no_say() -> None:
-    met = quarter_row({0: 0.5, 1: -0.3, 2: 0.2})
-    assert met.met and "+0.500 on seed 0" in met.measured and "-0.300, +0.200" in met.measured
-    assert not quarter_row({0: -0.5, 1: 0.3, 2: -0.2}).met
 
 
 def test_a_row_beside_another_is_judged_by_its_worst_seed() -> None:
