@@ -53,13 +53,7 @@ _ENCRYPTION_EVENTS = ("NodeRegistered", "EncryptionKeyChanged")
 
 def operators_after(events: Iterable[Event], nodes: Collection[int], block: int) -> dict[int, str]:
     """See `Network.operators_at`. `events`: of registrations and changed keys, in chain order."""
-    found: dict[int, str] = {}
-    for event in events:
-        node = event.args["node_id"]
-        if node in nodes and event.block <= block:
-            name = "operator" if event.name == "NodeRegistered" else "new_operator"
-            found[node] = event.args[name]
-    return found
+    return _newest(events, nodes, block, "operator", "new_operator")
 
 
 def encryption_keys_after(
@@ -67,12 +61,20 @@ def encryption_keys_after(
 ) -> dict[int, bytes]:
     """See `Network.encryption_keys_at`. `events`: of registrations and changed keys, in chain
     order."""
-    found = dict.fromkeys(nodes, ZERO_DIGEST)
+    none = dict.fromkeys(nodes, ZERO_DIGEST)
+    return none | _newest(events, nodes, block, "encryption_key", "new_key")
+
+
+def _newest(
+    events: Iterable[Event], nodes: Collection[int], block: int, registered: str, changed: str
+) -> dict[int, Any]:
+    """By node, what its newest event up to a block says in a field: `registered` of a
+    registration, `changed` of a change."""
+    found = {}
     for event in events:
         node = event.args["node_id"]
-        if node in found and event.block <= block:
-            name = "encryption_key" if event.name == "NodeRegistered" else "new_key"
-            found[node] = event.args[name]
+        if node in nodes and event.block <= block:
+            found[node] = event.args[registered if event.name == "NodeRegistered" else changed]
     return found
 
 
