@@ -2,7 +2,8 @@
 """The aggregator: merges what was revealed and proposes the round's result.
 
     AGGREGATE   when on duty, or in the fallback window: fetch, check, merge, apply, evaluate,
-                score, publish update and report, propose
+                score, publish update and report, propose (`agents.rounds.held_back`: or the other
+                way round)
     any phase   permissionless duties, before everybody else
 
 It has no secrets. Verifiers recompute whatever it proposes. It serves several jobs at once.
@@ -48,7 +49,7 @@ class AggregatorInJob:
         """The single next action in the job."""
         did = self.access.step(view.job_id, node) if node else None
         if node and not did and self.access.ready(view.job_id, node):
-            did = self.proposer.step(view, node)
+            did = self.proposer.publish(view) or self.proposer.step(view, node)
         return did or self.upkeep.step(view, first=self._leads(view, node))
 
     def _leads(self, view: View, node: int) -> bool:

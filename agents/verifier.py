@@ -121,7 +121,8 @@ class VerifierInJob:
 
     def _act(self, view: View, node: int) -> str | None:
         did = (
-            self.validator.step(view, node)
+            self.proposer.publish(view)
+            or self.validator.step(view, node)
             or self.announcements.settle(view, node)
             or self.purse.collect(view.job.terms.challenge_bond)
         )

@@ -88,6 +88,12 @@ class Outcome:
         """Hash of the new model."""
         return bytes.fromhex(self.report.model)
 
+    @property
+    def files(self) -> tuple[bytes, ...]:
+        """What its proposer publishes, the report last."""
+        checkpoint = () if self.checkpoint is None else (self.checkpoint,)
+        return (*self.parts, self.update, *checkpoint, self.report.to_bytes())
+
     def paid(self, invalid: Collection[int] = ()) -> dict[int, int]:
         """Contribution by node, ascending, without the nodes that are `invalid` in the round."""
         return _without(self.nodes, self.contributions, invalid)

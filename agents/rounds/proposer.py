@@ -3,15 +3,19 @@
 
 Rule: in the duty window only the aggregator that the seed drew may propose. When it lets the window
 pass, any node of the snapshot may. The other nodes wait a little longer than the other aggregators
-do. A node that is banned or suspended may not.
+do. A node that is banned or suspended may not. A result is published before it is proposed; one
+with noise when it stands (`agents.rounds.held_back`).
 """
 
 from __future__ import annotations
 
+from agents.mechanisms.privacy.aggregate import Aggregate
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZERO_DIGEST, Phase
 from agents.protocol.view import View
 from agents.rounds.gathering import Gathering
+from agents.rounds.held_back import HeldBack
+from agents.rounds.outcome import Outcome
 from agents.rounds.reader import WAIT_SHARE, RoundReader
 from agents.runtime.faults import crashpoint
 from agents.runtime.sender import Sender
@@ -34,6 +38,12 @@ class Proposer:
         self._sender = sender
         self._head_start = head_start
         self._gathering = gathering
+        folder = reader.folder
+        self._held = None if folder is None else HeldBack(network, reader.store, folder)
+
+    def publish(self, view: View) -> str | None:
+        """Publish a result of this node that was held back and stands; returns what was done."""
+        return None if self._held is None else self._held.step(view)
 
     def step(self, view: View, node: int) -> str | None:
         """Propose if it is this node's turn; returns what was done."""
@@ -68,7 +78,7 @@ class Proposer:
         outcome = self._reader.outcome(view, submissions, said=said)
         if outcome is None:
             return None
-        self._reader.publish(outcome)
+        self._keep(view, outcome)
         # Also of nodes that were found invalid when a first result stood: they may be cleared.
         paid = outcome.paid()
         crashpoint("aggregator-before-propose")
@@ -87,6 +97,16 @@ class Proposer:
         crashpoint("aggregator-after-propose")
         loss = outcome.report.val_loss
         return f"proposed: round {view.round_id} of {len(paid)} nodes, loss {loss:.4f}"
+
+    def _keep(self, view: View, outcome: Outcome) -> None:
+        """Have the result where it outlives this process, before its digests are proposed."""
+        if not isinstance(self._reader.models.job(view.job_id).privacy, Aggregate):
+            self._reader.publish(outcome)
+            return
+        if self._held is None:
+            raise ValueError("a result with noise needs a folder that holds it until it stands")
+        self._reader.pin(outcome)
+        self._held.keep(view, outcome.files)
 
     def _my_turn(self, view: View, node: int) -> bool:
         duty = self._network.on_duty(view.job_id, view.round_id)

@@ -101,7 +101,7 @@ class RoundReader:
         self.plans = Plans(network, self.models)
         self.memories = Memories(network, store, self.models, self.plans, device)
         self._sealing = sealing
-        self._folder = folder
+        self.folder = folder
         self._standings = standings
         self._submissions: dict[int, Submission] = {}
         self._searches = Searches()
@@ -442,7 +442,13 @@ class RoundReader:
         return outcome.lies if whole is None else {**whole.lies, **outcome.lies}
 
     def publish(self, outcome: Outcome) -> None:
-        """Put update, checkpoint and report into the store, durably, and keep what was merged.
+        """Put update, checkpoint and report into the store, durably, and keep what was merged."""
+        self.pin(outcome)
+        for file in outcome.files:
+            self.store.pin(self.store.put_bytes(file))
+
+    def pin(self, outcome: Outcome) -> None:
+        """Keep what was merged.
 
         The merged payloads are pinned because verifiers fetch them after this: whoever revealed one
         and takes it down must not make an honest result look wrong. The same holds for what else
@@ -453,12 +459,6 @@ class RoundReader:
                 self.store.pin(self.store.resolve(bytes.fromhex(line.content)))
         for digest in outcome.rests_on:
             self.store.pin(self.store.resolve(digest))
-        for part in outcome.parts:
-            self.store.pin(self.store.put_bytes(part))
-        self.store.pin(self.store.put_bytes(outcome.update))
-        if outcome.checkpoint is not None:
-            self.store.pin(self.store.put_bytes(outcome.checkpoint))
-        self.store.pin(self.store.put_bytes(outcome.report.to_bytes()))
 
     def _merging(
         self,
@@ -474,7 +474,7 @@ class RoundReader:
         job = self.models.job(view.job_id)
         if report is None or not job.sealed:
             name = hashlib.sha256(b"".join(key)).hexdigest()
-            release = draw(job, self._folder, f"noised-{view.job_id}-{view.round_id}-{name}")
+            release = draw(job, self.folder, f"noised-{view.job_id}-{view.round_id}-{name}")
         else:
             release = published(job, self.store, report.update)
             key = (*key, report.update.encode())

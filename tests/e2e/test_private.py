@@ -63,11 +63,14 @@ def test_error_feedback_is_followed_by_every_verifier(local: LocalNetwork) -> No
 
 def test_updates_that_only_aggregators_and_verifiers_read(local: LocalNetwork) -> None:
     """The noised update is final, attested by those who could read what it was made of; nobody
-    else can read a payload, and the update is longer than anything a node may send."""
+    else can read a payload, and the update is longer than anything a node may send. Who proposes
+    it dies before it is published, and publishes it when it is back."""
+    local.arm({"aggregator-after-propose": tuple(local.names("aggregator"))})
     job = job_of(
         local, 1, merge="mean", score="batches", privacy="aggregate", privacy_options=NOISE
     )
     history = local.finish(job)
+    assert set(local.crashed) & set(local.names("aggregator"))
     local.assert_whole(job)
     (story,) = (r for r in history.rounds.values() if r.phase == Phase.FINALIZED)
     assert story.report is not None

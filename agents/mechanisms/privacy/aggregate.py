@@ -119,8 +119,8 @@ class Aggregate:
     def charge(self, rounds: int = 1, **facts: Any) -> Charge:
         """The cost of `rounds` rounds; `facts` don't matter.
 
-        RELEASES noised updates a round: the aggregator on duty may have published its own before a
-        fallback draws another around the same merge.
+        RELEASES noised updates a round: a result is published once it stands, and a reorganisation
+        of the chain may put another one, with other noise around the same merge, in its place.
         """
         return Charge(self.unit, self.multiplier, 1.0, rounds * RELEASES)
 
