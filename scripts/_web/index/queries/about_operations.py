@@ -43,27 +43,30 @@ def _committee(look: Reading) -> tuple[list[str], int]:
 
 def _operation(row: Row, members: list[str], threshold: int, now: int, grace: int) -> Operation:
     approved = [member for member in row["approved"] if member in members]
+    against = [member for member in row["against"] if member in members]
+    # As the contract counts: a change of members may make votes that are there enough.
+    stopped = bool(members) and len(against) > len(members) - threshold
     same = ("op_id", "target", "data", "salt", "proposer", "proposed_at", "executed_at")
     return Operation(
         **{name: row[name] for name in same},
-        state=cast(Any, _state(row, len(approved) >= threshold, now, grace)),
+        state=cast(Any, _state(row, len(approved) >= threshold, stopped, now, grace)),
         eta=row["eta"] or None,
         until=row["eta"] + grace if row["eta"] else None,
         approved=approved,
         lapsed=[member for member in row["approved"] if member not in members],
-        against=[member for member in row["against"] if member in members],
+        against=against,
         threshold=threshold,
         executed_block=row["executed_block"],
         executed_tx=row["executed_tx"] or None,
     )
 
 
-def _state(row: Row, quorum: bool, now: int, grace: int) -> str:
+def _state(row: Row, quorum: bool, stopped: bool, now: int, grace: int) -> str:
     if row["executed_at"] is not None:
         return "executed"
-    if row["cancelled"]:
+    if row["cancelled"] or stopped:
         return "cancelled"
-    if row["eta"] and now > row["eta"] + grace:
+    if row["eta"] and now >= row["eta"] + grace:
         return "expired"
     if not row["eta"] or not quorum:
         return "proposed"
