@@ -17,7 +17,8 @@ from eth_utils import keccak
 
 from agents.runtime.pace import stretched
 
-_KEPT = 1024
+_KEPT = 1024  # events, and more while they are asked for
+_QUIET_S = 3600.0  # for which an event was not asked for, so that it is over
 
 
 class OneByOne:
@@ -29,7 +30,8 @@ class OneByOne:
 
     def __init__(self, address: str, apart_s: float) -> None:
         self._address, self._apart_s = address.lower(), apart_s
-        self._since: OrderedDict[tuple[bytes, str], float] = OrderedDict()
+        # When it could be sent first, and was asked for last; in the order of the latter.
+        self._seen: OrderedDict[tuple[bytes, str], tuple[float, float]] = OrderedDict()
 
     def is_mine(self, event: bytes, what: str, agents: Iterable[str], block_s: float) -> bool:
         """Whether it is this agent's turn.
@@ -41,9 +43,10 @@ class OneByOne:
             block_s: seconds from block to block.
         """
         now = time.monotonic()
-        since = self._since.setdefault((event, what), now)
-        while len(self._since) > _KEPT:
-            self._since.popitem(last=False)
+        since, _ = self._seen.pop((event, what), (now, now))
+        self._seen[event, what] = since, now
+        while len(self._seen) > _KEPT and now - next(iter(self._seen.values()))[1] > _QUIET_S:
+            self._seen.popitem(last=False)
         before = sum(self._place(event, one) < self._place(event, self._address) for one in agents)
         return now - since >= stretched(before * self._apart_s, block_s)
 

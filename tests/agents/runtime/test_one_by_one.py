@@ -78,3 +78,18 @@ def test_who_is_alone_waits_for_nobody(clock: list[float]) -> None:
 
 def test_who_leaves_no_time_waits_for_nobody(clock: list[float]) -> None:
     assert all(OneByOne(one, 0.0).is_mine(EVENT, "relay", MEMBERS, 12.0) for one in MEMBERS)
+
+
+def test_many_events_at_once_put_off_none(clock: list[float]) -> None:
+    """All of 2,000 are asked for in each second. Those that are over are forgotten."""
+    events = [number.to_bytes(32, "big") for number in range(2_000)]
+    one, others = OneByOne(MEMBERS[0], APART_S), MEMBERS[1:]
+    waits, went = len(others) * APART_S, set[bytes]()
+    end = clock[0] + waits + 1.0
+    while clock[0] <= end:
+        went |= {each for each in events if one.is_mine(each, "relay", MEMBERS, 1.0)}
+        clock[0] += 1.0
+    assert went == {*events}
+    clock[0] += 3_601.0
+    one.is_mine(EVENT, "relay", MEMBERS, 1.0)
+    assert len(one._seen) == 1_024
