@@ -10,7 +10,7 @@ import { loadDeployment } from "../chain/deployment";
 import { ask, type Hex, overHttp, type Provider, type Receipt } from "../chain/provider";
 import { type Event, Reader } from "../chain/reader";
 import { el } from "../dom";
-import { sentence } from "../intents/run";
+import { sentence } from "../intents/words";
 import { Refusal } from "../refusal";
 import { current } from "../wallet/header";
 import { evaluate, type Term } from "./formula";

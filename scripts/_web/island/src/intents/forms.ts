@@ -9,7 +9,8 @@ import { connect, current, onWallet } from "../wallet/header";
 import type { Session } from "../wallet/session";
 import { Fields } from "./intent";
 import { type Entry, entries } from "./journal";
-import { clearPlans, Run, sentence } from "./run";
+import { clearPlans, Run } from "./run";
+import { sentence } from "./words";
 
 const SELECTOR = "form[data-action]";
 

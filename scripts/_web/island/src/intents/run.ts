@@ -20,8 +20,8 @@ import { type Session, WrongChain } from "../wallet/session";
 import type { Actor, Done, Intent, Send, Sign, Step } from "./intent";
 import { alone } from "./alone";
 import { drop, type Entry, find, save } from "./journal";
+import { LOST, REJECTED, refused, sentence, unseen } from "./words";
 
-const REJECTED = 4001;
 const UNAUTHORIZED = 4100;
 const ALLOWANCE = /insufficient allowance/;
 
@@ -502,19 +502,9 @@ export class Run implements Done {
   }
 }
 
-const LOST =
-  "Your wallet was asked for this, and its answer was lost when the page was left. If it still asks, answer it there first. Then continue here: what it has sent is found, and what it has not is asked for again.";
-
 /** Whether an entry says nothing that a reload must not lose. */
 function isEmpty({ sent, signed, asked }: Entry): boolean {
   return [sent, signed, asked].every((each) => Object.keys(each).length === 0);
-}
-
-function unseen(account: Hex): Refusal {
-  return new Refusal(
-    `Your wallet was asked for this, and its answer was lost when the page was left. ${account} has sent something since that this page can't see yet, or not any more.`,
-    "It may be this: look in the wallet. If it waits there, try again once it is mined; if it was something else, close this and begin again.",
-  );
 }
 
 const DOMAIN = [
@@ -523,24 +513,6 @@ const DOMAIN = [
   { name: "chainId", type: "uint256" },
   { name: "verifyingContract", type: "address" },
 ];
-
-function refused({ reason, remedy }: { reason: string; remedy: string }): Refusal {
-  const said = reason ? `The contract refuses: “${reason}”.` : "The contract refuses without a reason.";
-  return new Refusal(said, remedy);
-}
-
-/** What to say about anything thrown. */
-export function sentence(error: unknown): string {
-  if (error instanceof Refusal) return error.message;
-  if (isRpcError(error) && error.code === REJECTED) return "You rejected it in the wallet. Nothing was sent.";
-  if (isRpcError(error) && !isAway(error)) return `Your wallet's node refused: ${error.message}`;
-  return "Your wallet's node or this server does not answer. Nothing is lost: try again when it is back.";
-}
-
-/** Whether a wallet says that its node can't be reached, in its own words. */
-function isAway({ code, message }: { code: number; message: string }): boolean {
-  return code === 4900 || code === 4901 || /fetch|network|timed? ?out|disconnect/i.test(message);
-}
 
 function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));

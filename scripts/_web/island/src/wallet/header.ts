@@ -5,7 +5,7 @@ import { brief, short } from "../chain/amounts";
 import { OtherDeployment, remember } from "../chain/deployment";
 import { isRpcError } from "../chain/provider";
 import { button, el } from "../dom";
-import { sentence } from "../intents/run";
+import { sentence } from "../intents/words";
 import { discover, type Wallet } from "./discovery";
 import { Session, WrongChain } from "./session";
 
