@@ -14,31 +14,17 @@ import { answered, noted } from "../chain/asked";
 import { ask, type Hex, isRpcError, type Receipt } from "../chain/provider";
 import type { Call, Event } from "../chain/reader";
 import { type Fate, PACE, type Sent, same, Tracker } from "../chain/track";
-import { all, button, el } from "../dom";
+import { all } from "../dom";
 import { Refusal } from "../refusal";
 import { type Session, WrongChain } from "../wallet/session";
 import type { Actor, Done, Intent, Send, Sign, Step } from "./intent";
 import { alone } from "./alone";
 import { drop, type Entry, find, save } from "./journal";
-import { LOST, REJECTED, refused, sentence, unseen } from "./words";
+import { Plan } from "./plan";
+import { LOST, REJECTED, refused, sentence, standing, unseen } from "./words";
 
 const UNAUTHORIZED = 4100;
 const ALLOWANCE = /insufficient allowance/;
-
-type State =
-  | "waiting"
-  | "signing"
-  | "sent"
-  | "slow"
-  | "unknown"
-  | "offline"
-  | "elsewhere"
-  | "done"
-  | "failed"
-  | "cancelled"
-  | "replaced"
-  | "rejected"
-  | "reorged";
 
 /** Thrown to end a run whose step says what has happened. `next`: what the button says then. */
 class Halted extends Error {
@@ -54,14 +40,8 @@ class Gone extends Halted {}
 const shown = new Set<Run>();
 
 export class Run implements Done {
-  private readonly lines = new Map<string, HTMLLIElement>();
   private readonly receipts = new Map<string, Receipt>();
-  private readonly plan = el("section", { class: "action-plan", "aria-live": "polite" });
-  private readonly note = el("p", { class: "error", role: "alert", hidden: true });
-  private readonly outcome = el("p", { class: "action-result", hidden: true });
-  private readonly costs = el("p", { class: "hint" });
-  private readonly tab = el("p", { class: "hint", hidden: true }, "Another tab of this page goes on with it.");
-  private go: HTMLButtonElement;
+  private readonly plan: Plan;
   private closed = false;
   /** Steps whose lost answers the reader was told of. */
   private readonly warned = new Set<string>();
@@ -75,21 +55,8 @@ export class Run implements Done {
     place: HTMLElement,
     private written: boolean,
   ) {
-    this.go = button("Continue in the wallet", () => this.carryOut(), { class: "button primary" });
-    const steps = intent.steps.map((step, index) => this.line(step, index));
-    const many = intent.steps.length > 1;
-    this.plan.append(
-      el("h3", {}, intent.title),
-      ...intent.happens.map((sentence) => el("p", {}, sentence)),
-      el("p", {}, many ? "Your wallet signs, one after the other, that it will:" : "Your wallet signs that it will:"),
-      el("ol", {}, ...steps),
-      this.costs,
-      this.tab,
-      this.note,
-      this.outcome,
-      el("p", { class: "action-buttons" }, this.go, button("Close", () => this.close())),
-    );
-    place.replaceChildren(this.plan);
+    this.plan = new Plan(intent, () => this.carryOut(), () => this.close());
+    place.replaceChildren(this.plan.element);
     shown.add(this);
   }
 
@@ -101,7 +68,7 @@ export class Run implements Done {
     const open = new Set<string>();
     for (const step of this.intent.steps) {
       if (await this.isDone(step)) {
-        this.show(step.key, "done", "Done already.");
+        this.plan.show(step.key, "done", "Done already.");
         continue;
       }
       open.add(step.key);
@@ -123,41 +90,35 @@ export class Run implements Done {
       most += cost.most;
     }
     const rest = unknown ? ", and what the later steps cost, which is known when they come" : "";
-    this.costs.textContent = `The network's fee is about ${ether(fee)} (at most ${ether(most)})${rest}.`;
+    this.plan.cost(`The network's fee is about ${ether(fee)} (at most ${ether(most)})${rest}.`);
     await this.afford(most);
   }
 
   /** Bring the reader's keyboard to the plan. */
   focus(): void {
-    this.go.focus();
+    this.plan.focus();
   }
 
   /** Show a refusal below the steps, and let the reader try again. */
   refuse(error: unknown): void {
-    this.note.textContent = sentence(error);
-    this.note.hidden = false;
-    this.go.disabled = false;
-    this.go.textContent = "Try again";
+    this.plan.refuse(sentence(error));
     if (!(error instanceof WrongChain)) return;
-    const change = button(`Switch to chain ${error.wanted}`, async () => {
-      await this.session.switchTo(error.wanted).catch((why: unknown) => this.refuse(why));
-      change.remove();
-    });
-    this.go.after(change);
+    this.plan.remedy(`Switch to chain ${error.wanted}`, () =>
+      this.session.switchTo(error.wanted).catch((why: unknown) => this.refuse(why)),
+    );
   }
 
   /** Sign and follow what is left to do, once no other tab does. */
   async carryOut(): Promise<void> {
-    this.go.disabled = true;
-    this.note.hidden = true;
+    this.plan.begin();
     try {
       await alone(this.entry.id, () => this.wait(), () => this.steps());
     } catch (error) {
       if (error instanceof Gone) {
-        this.end();
+        this.closed = true;
+        this.plan.end();
       } else if (error instanceof Halted) {
-        this.go.disabled = false;
-        this.go.textContent = error.next;
+        this.plan.offer(error.next);
       } else {
         this.refuse(error);
       }
@@ -165,11 +126,11 @@ export class Run implements Done {
   }
 
   private async steps(): Promise<void> {
-    this.tab.hidden = true;
+    this.plan.elsewhere(false);
     for (const step of this.intent.steps) {
       this.read();
       await this.checkActor();
-      if (await this.isDone(step)) this.show(step.key, "done", this.text(step.key) || "Done already.");
+      if (await this.isDone(step)) this.plan.show(step.key, "done", this.plan.text(step.key) || "Done already.");
       else if (step.kind === "sign") await this.sign(step);
       else await this.send(step);
     }
@@ -179,16 +140,16 @@ export class Run implements Done {
 
   /** Say what another tab is doing with it. */
   private wait(): void {
-    this.tab.hidden = false;
+    this.plan.elsewhere(true);
     for (const { key } of this.intent.steps) {
       const sent = this.entry.sent[key];
-      if (sent) this.show(key, "sent", "Sent. Another tab follows it.", sent.hash);
+      if (sent) this.plan.show(key, "sent", "Sent. Another tab follows it.", sent.hash);
     }
   }
 
   /** Go on with transactions that were sent before a reload. */
   async resume(): Promise<void> {
-    if (!isEmpty(this.entry)) this.go.textContent = "Continue";
+    if (!isEmpty(this.entry)) this.plan.label("Continue");
     const open = this.intent.steps.find(({ key }) => this.entry.sent[key] ?? this.entry.asked[key]);
     if (open) await this.carryOut();
   }
@@ -239,7 +200,7 @@ export class Run implements Done {
     if (answer === "unclear") throw unseen(this.actor.account);
     if (asked && !this.warned.has(step.key)) {
       this.warned.add(step.key);
-      this.show(step.key, "unknown", LOST);
+      this.plan.show(step.key, "unknown", LOST);
       throw new Halted("Continue");
     }
     return false;
@@ -247,14 +208,14 @@ export class Run implements Done {
 
   private async sign(step: Sign): Promise<void> {
     this.read();
-    this.show(step.key, "signing", `Sign it in your wallet, as ${step.signer}.`);
+    this.plan.show(step.key, "signing", `Sign it in your wallet, as ${step.signer}.`);
     const typed = { ...step.typed, types: { EIP712Domain: DOMAIN, ...step.typed.types } };
     const signature = await this.asked(step.key, () =>
       ask<Hex>(this.session.wallet.provider, "eth_signTypedData_v4", step.signer, JSON.stringify(typed)),
     );
     const signer = await recoverTypedDataAddress({ ...(step.typed as never as object), signature } as never);
     if (signer.toLowerCase() !== step.signer.toLowerCase()) {
-      this.show(step.key, "failed", `The signature is ${signer}'s.`);
+      this.plan.show(step.key, "failed", `The signature is ${signer}'s.`);
       throw new Refusal(
         `The signature is ${signer}'s, not ${step.signer}'s.`,
         "Choose the other account in the wallet, then try again.",
@@ -263,7 +224,7 @@ export class Run implements Done {
     this.write((entry) => {
       entry.signed[step.key] = signature;
     });
-    this.show(step.key, "done", "Signed.");
+    this.plan.show(step.key, "done", "Signed.");
   }
 
   private async send(step: Send): Promise<void> {
@@ -288,7 +249,7 @@ export class Run implements Done {
     this.write((entry) => {
       entry.asked[step.key] = asked;
     });
-    this.show(step.key, "signing", "Confirm it in your wallet.");
+    this.plan.show(step.key, "signing", "Confirm it in your wallet.");
     const [gas, chainId] = [cost.gas, reader.deployment.chainId].map((each) => `0x${each.toString(16)}`);
     const wanted = { from: account, to, data, gas, chainId };
     const hash = await this.asked(step.key, () =>
@@ -317,10 +278,10 @@ export class Run implements Done {
         delete entry.asked[key];
       });
       if (error.code === REJECTED) {
-        this.show(key, "rejected", "You rejected it in the wallet. Nothing was sent.");
+        this.plan.show(key, "rejected", "You rejected it in the wallet. Nothing was sent.");
         throw new Halted();
       }
-      this.show(key, "waiting", "");
+      this.plan.show(key, "waiting", "");
       if (error.code === UNAUTHORIZED) {
         throw new Refusal("Your wallet is locked, or has withdrawn its permission.", "Unlock it, then try again.");
       }
@@ -400,68 +361,20 @@ export class Run implements Done {
       .catch(() => undefined);
     const found = refused(revert ?? { reason: "", remedy: "It may have run out of gas; try again." });
     const why = `It was mined in block ${Number(receipt.blockNumber)} and failed. ${found.message}`;
-    this.show(step.key, "failed", why);
+    this.plan.show(step.key, "failed", why);
     return new Refusal(why);
   }
 
   private told(step: Send, sent: Sent, fate: Fate): void {
-    const block = "receipt" in fate ? Number(fate.receipt.blockNumber) : 0;
-    const words = {
-      sent: "Sent. Waiting for a block.",
-      slow: `Still waiting${"seconds" in fate ? ` after ${fate.seconds} seconds` : ""}. Your wallet can speed it up or cancel it; this page notices either.`,
-      unknown: "Your wallet's node does not know it any more. Have the wallet send it again, or wait: nothing is signed twice.",
-      offline: "Your wallet's node does not answer. Nothing is lost: this page goes on asking.",
-      elsewhere: `Your wallet shows another chain. Nothing is lost: this goes on once it shows chain ${this.actor.reader.deployment.chainId} again.`,
-      done: `Done in block ${block}${"repriced" in fate && fate.repriced ? ", with another fee than at first" : ""}.`,
-      failed: `It was mined in block ${block} and failed.`,
-      cancelled: "You cancelled it in the wallet: an empty transaction took its place.",
-      replaced: "Another transaction of this account took its place, so it will never be mined.",
-      reorged: "A reorganisation took it out of the chain again. Waiting until it comes back.",
-    }[fate.state];
-    this.show(step.key, fate.state, words, "hash" in fate ? fate.hash : sent.hash);
+    const { chainId } = this.actor.reader.deployment;
+    this.plan.show(step.key, fate.state, standing(fate, chainId), "hash" in fate ? fate.hash : sent.hash);
   }
 
   private async finish(): Promise<void> {
     const result = await this.intent.result(this);
     drop(this.entry.id);
-    this.outcome.replaceChildren(`${result.text} `, el("a", { href: result.href }, "See it"));
-    this.outcome.hidden = false;
-    this.go.hidden = true;
+    this.plan.finish(result);
     document.dispatchEvent(new CustomEvent("menagerie:acted"));
-  }
-
-  // -- what is shown
-
-  private line(step: Step, index: number): HTMLLIElement {
-    const made = el(
-      "li",
-      { class: "action-step", "data-state": "waiting", "data-step": step.key },
-      el("span", { class: "words" }, `${step.words}.`),
-      " ",
-      el("span", { class: "state" }),
-      " ",
-      el("code", { class: "hash", hidden: true }),
-    );
-    made.value = index + 1;
-    this.lines.set(step.key, made);
-    return made;
-  }
-
-  private text(key: string): string {
-    return this.lines.get(key)?.querySelector(".state")?.textContent ?? "";
-  }
-
-  private show(key: string, state: State, words: string, hash?: Hex): void {
-    const line = this.lines.get(key);
-    if (!line) return;
-    line.dataset.state = state;
-    const said = line.querySelector(".state");
-    if (said && said.textContent !== words) said.textContent = words;
-    const code = line.querySelector<HTMLElement>(".hash");
-    if (code && hash) {
-      code.textContent = hash;
-      code.hidden = false;
-    }
   }
 
   private async checkActor(): Promise<void> {
@@ -489,17 +402,9 @@ export class Run implements Done {
     this.closed = true;
     shown.delete(this);
     drop(this.entry.id);
-    this.plan.remove();
+    this.plan.element.remove();
   }
 
-  /** Stop where another tab has brought the intent to its end. */
-  private end(): void {
-    this.closed = true;
-    this.tab.hidden = true;
-    this.note.textContent = "It was finished or closed in another tab of this page.";
-    this.note.hidden = false;
-    this.go.hidden = true;
-  }
 }
 
 /** Whether an entry says nothing that a reload must not lose. */
