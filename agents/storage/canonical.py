@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Any, Final
+
+from agents.storage.nesting import nests_deeper
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 """Default limit on one document."""
 MAX_DEPTH: Final = 64
 """Limit on nested lists and objects."""
-
-# A string, closed or running to the end (so the scan is linear on any bytes), or one bracket.
-_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
 
 
 class CanonicalError(ValueError):
@@ -48,7 +46,8 @@ def loads(data: bytes, max_bytes: int = MAX_BYTES) -> Any:
     if len(data) > max_bytes:
         raise CanonicalError(f"the document has {len(data)} bytes; the limit is {max_bytes}")
     data = bytes(data)
-    _check_depth(data)
+    if nests_deeper(data, MAX_DEPTH + 1):
+        raise CanonicalError(f"the document nests deeper than {MAX_DEPTH}")
     try:
         value = json.loads(
             data.decode("utf-8"),
@@ -70,20 +69,6 @@ def loads(data: bytes, max_bytes: int = MAX_BYTES) -> Any:
             "no spaces and shortest numbers"
         )
     return value
-
-
-def _check_depth(data: bytes) -> None:
-    """Count brackets before parsing: the C parser recurses, and where a library has raised
-    Python's recursion limit a stranger's 100 KB of '[' would overflow the stack and kill us."""
-    depth = 0
-    for token in _TOKEN.finditer(data):
-        first = data[token.start()]
-        if first in b"[{":
-            depth += 1
-            if depth > MAX_DEPTH + 1:
-                raise CanonicalError(f"the document nests deeper than {MAX_DEPTH}")
-        elif first in b"]}":
-            depth -= 1
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
