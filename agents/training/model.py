@@ -19,6 +19,7 @@ from agents.training.rng import bell, derive_key
 from agents.training.spec import ModelSpec
 
 MAX_PARAMETERS = 4_000_000_000
+MAX_BUFFER_BYTES = 256 << 20  # of tables beside the parameters, which no count of memory has
 _INIT_STD = 0.02
 
 
@@ -170,11 +171,21 @@ MODEL_KINDS: dict[str, Callable[[ModelSpec, bytes | None], nn.Module]] = {
 }
 
 
-def check_size(model: nn.Module) -> None:
-    """ValueError if a network, which may be on ``"meta"``, exceeds ``MAX_PARAMETERS``."""
+def check_size(model: nn.Module, counted: int = 0) -> None:
+    """ValueError if a network, which may be on ``"meta"``, exceeds ``MAX_PARAMETERS``, or
+    ``MAX_BUFFER_BYTES`` with its tables of positions or masks.
+
+    counted: bytes of its tables that a count of memory has.
+    """
     count = sum(p.numel() for p in model.parameters())
     if count > MAX_PARAMETERS:
         raise ValueError(f"the model has {count} parameters, at most {MAX_PARAMETERS} are allowed")
+    beside = sum(b.numel() * b.element_size() for b in model.buffers()) - counted
+    if beside > MAX_BUFFER_BYTES:
+        raise ValueError(
+            f"the model has tables of {beside} bytes beside its parameters, at most "
+            f"{MAX_BUFFER_BYTES} are allowed; shorten its sequences or narrow its heads"
+        )
 
 
 def _llama_head(model: nn.Module) -> nn.Module | None:
@@ -223,7 +234,7 @@ def build_model(spec: ModelSpec, config: bytes | None = None, device: str = "cpu
         device: where parameters live; ``"meta"`` allocates nothing.
 
     Raises:
-        ValueError: the network would have more than ``MAX_PARAMETERS`` parameters.
+        ValueError: as `check_size`.
     """
     with shapes_only():
         shape_only = MODEL_KINDS[spec.kind](spec, config)

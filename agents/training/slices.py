@@ -207,10 +207,10 @@ def build_stage(slices: Slices, index: int, device: str = "cpu") -> Stage:
     Its fixed table, if it has one, is drawn. Nothing of another stage is allocated.
 
     Raises:
-        ValueError: the stage alone would have more than ``MAX_PARAMETERS`` parameters.
+        ValueError: as `check_size` of the stage alone.
     """
     with shapes_only():
-        check_size(Stage(slices, index))
+        _check_size(Stage(slices, index))
     with torch.device(device):
         stage = Stage(slices, index).float().eval()
     if stage.fixed is not None:
@@ -222,11 +222,11 @@ def stage_template(slices: Slices, index: int) -> dict[str, tuple[int, ...]]:
     """Name -> shape of each trained tensor of a stage, sorted by name.
 
     Raises:
-        ValueError: the stage alone would have more than ``MAX_PARAMETERS`` parameters.
+        ValueError: as `check_size` of the stage alone.
     """
     with shapes_only():
         stage = Stage(slices, index)
-    check_size(stage)
+    _check_size(stage)
     return {name: tuple(p.shape) for name, p in sorted(stage.named_parameters())}
 
 
@@ -251,7 +251,7 @@ def init_stage(slices: Slices, index: int) -> State:
     """
     with shapes_only():
         stage = Stage(slices, index)
-    check_size(stage)
+    _check_size(stage)
     stds = {
         f"{path}.{name}": std
         for path, module in stage.named_modules()
@@ -273,8 +273,16 @@ def training_bytes(slices: Slices, index: int) -> int:
     """Bytes a stage keeps between samples: weights, gradients, two moments, and a fixed table."""
     with shapes_only():
         stage = Stage(slices, index)
-    fixed = 0 if stage.fixed is None else stage.fixed.numel()
-    return 4 * (_TENSORS_A_WEIGHT * sum(p.numel() for p in stage.parameters()) + fixed)
+    return 4 * (_TENSORS_A_WEIGHT * sum(p.numel() for p in stage.parameters()) + _fixed(stage))
+
+
+def _fixed(stage: Stage) -> int:
+    """Numbers of a stage's fixed table."""
+    return 0 if stage.fixed is None else stage.fixed.numel()
+
+
+def _check_size(stage: Stage) -> None:
+    check_size(stage, 4 * _fixed(stage))
 
 
 def products(slices: Slices, index: int, length: int) -> int:

@@ -2,8 +2,8 @@
 """Any Hugging Face causal language model by its config.json, through the optional extra.
 
 A config is a stranger's text. Only architectures of the installed transformers are built. Keys that
-could load other code, kernels or files are refused, and so is remote code. No weights are
-downloaded: they come from ``model.init_state``.
+could load other code, kernels or files are refused, and so is remote code. What a config has built
+is bounded (``config_bounds``). No weights are downloaded: they come from ``model.init_state``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 from torch import nn
 
 from agents.storage.nesting import parse_json
+from agents.training.config_bounds import MOST, at_most, excess
 from agents.training.spec import ModelSpec
 
 MAX_CONFIG_BYTES = 256 * 1024
-_MAX_DEPTH = 1024
+_MAX_PARTS = 100_000  # modules and parameters; 1,024 layers have about 25,000
 _REFUSED = {
     "auto_map",
     "attn_implementation",
@@ -59,7 +60,8 @@ def build_causal_lm(spec: ModelSpec, config: bytes | None) -> nn.Module:
     try:
         parsed = CONFIG_MAPPING[kind](**fields)
         known: Any = AutoModelForCausalLM  # typed or not, with the version that is installed
-        model = known.from_config(parsed, trust_remote_code=False, attn_implementation="eager")
+        with at_most(_MAX_PARTS):
+            model = known.from_config(parsed, trust_remote_code=False, attn_implementation="eager")
     except Exception as error:  # any class of error can come out of a stranger's config
         raise ModelConfigError(f"the config of {kind!r} cannot be built: {error}") from error
     if parsed.vocab_size != spec.vocab_size:
@@ -93,15 +95,17 @@ def read_config(raw: bytes | None) -> dict[str, Any]:
     return fields
 
 
-def _vet(value: Any, where: str) -> None:
+def _vet(value: Any, where: str, key: str = "") -> None:
+    if wrong := excess(key, value):
+        raise ModelConfigError(f"{where} {wrong}")
     if isinstance(value, dict):
         for key, item in value.items():
             if key.startswith("_") or key in _REFUSED:
                 raise ModelConfigError(f"{where}.{key[:80]} is not allowed; remove it")
             deep = "layer" in key or "depth" in key
-            if deep and isinstance(item, int) and not 0 <= item <= _MAX_DEPTH:
-                raise ModelConfigError(f"{where}.{key[:80]} must be from 0 to {_MAX_DEPTH}")
-            _vet(item, f"{where}.{key[:80]}")
+            if deep and isinstance(item, int) and not 0 <= item <= MOST:
+                raise ModelConfigError(f"{where}.{key[:80]} must be from 0 to {MOST}")
+            _vet(item, f"{where}.{key[:80]}", key)
     elif isinstance(value, list):
         for item in value:
-            _vet(item, where)
+            _vet(item, where, key)

@@ -42,6 +42,7 @@ LLAMA = {"model_type": "llama", "vocab_size": 50, "hidden_size": 16, "intermedia
         (json.dumps(GPT2 | {"attn_implementation": "a/b"}).encode(), "attn_implementation is"),
         (json.dumps(GPT2 | {"sub": {"quantization_config": {}}}).encode(), "config.sub.quant"),
         (json.dumps(GPT2 | {"n_layer": 10**9}).encode(), "n_layer must be from 0 to 1024"),
+        (json.dumps(GPT2 | {"num_labels": 10**9}).encode(), "num_labels must be at most 1024"),
     ],
 )
 def test_bad_configs_are_refused(raw: bytes | None, message: str) -> None:
