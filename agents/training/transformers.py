@@ -4,6 +4,11 @@
 A config is a stranger's text. Only architectures of the installed transformers are built. Keys that
 could load other code, kernels or files are refused, and so is remote code. What a config has built
 is bounded (``config_bounds``). No weights are downloaded: they come from ``model.init_state``.
+
+A model is what one release of transformers makes of its config, and a determinism class does not
+name the release. Between 4.57.6 and 5.17.0 Bloom gives other bits, Cohere another update (a
+relative L2 of 0.17 after four steps), and Mixtral's, Qwen's MoE's and GPT-NeoX's tensors have other
+names. So an honest node with another release would be found wrong, and is refused the model here.
 """
 
 from __future__ import annotations
@@ -15,6 +20,9 @@ from torch import nn
 from agents.storage.nesting import parse_json
 from agents.training.config_bounds import MOST, at_most, excess
 from agents.training.spec import ModelSpec
+
+VERSION = "5.17.0"
+"""The release that all models of this kind are defined on (`pyproject.toml` pins it)."""
 
 MAX_CONFIG_BYTES = 256 * 1024
 _MAX_PARTS = 100_000  # modules and parameters; 1,024 layers have about 25,000
@@ -44,16 +52,22 @@ def build_causal_lm(spec: ModelSpec, config: bytes | None) -> nn.Module:
 
     Raises:
         ModelConfigError: malformed, refused key, unknown or non-causal architecture, or the
-            extra is not installed.
+            extra is not installed, or is another release.
     """
     fields = read_config(config)
     try:
-        from transformers import AutoModelForCausalLM
+        from transformers import AutoModelForCausalLM, __version__
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     except ImportError as error:
         raise ModelConfigError(
             'model kind "transformers" needs the extra "hf"; install it'
         ) from error
+    if __version__ != VERSION:
+        raise ModelConfigError(
+            f'model kind "transformers" is defined on transformers {VERSION}, and {__version__} is '
+            "installed: another release may compute other bits in the same determinism class; "
+            f"install transformers=={VERSION}"
+        )
     kind = fields.pop("model_type")
     if kind not in CONFIG_MAPPING:
         raise ModelConfigError(f"the installed transformers has no model type {kind!r}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,7 +19,12 @@ from agents.training.local import train_local
 from agents.training.model import init_state, template
 from agents.training.spec import Hyperparameters, JobSpec, ModelSpec
 from agents.training.state import load_state, model_hash, save_state
-from agents.training.transformers import ModelConfigError, build_causal_lm, read_config
+from agents.training.transformers import (
+    VERSION,
+    ModelConfigError,
+    build_causal_lm,
+    read_config,
+)
 
 CID = "b" + "a" * 58
 SPEC = ModelSpec(kind="transformers", config_cid=CID, vocab_size=50, n_layers=2)
@@ -54,6 +61,22 @@ def test_bad_configs_are_refused(raw: bytes | None, message: str) -> None:
 def test_arbitrary_bytes_raise_only_config_errors(raw: bytes) -> None:
     with pytest.raises(ModelConfigError):
         read_config(raw)
+
+
+def test_another_release_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One class, other bits: Bloom and Cohere differ between 4.57.6 and 5.17.0."""
+    import transformers
+
+    for other in ("4.57.6", "5.18.0"):
+        monkeypatch.setattr(transformers, "__version__", other)
+        with pytest.raises(ModelConfigError, match=f"defined on transformers {VERSION}, .*{other}"):
+            build_causal_lm(SPEC, json.dumps(GPT2).encode())
+
+
+def test_the_extra_is_the_release_that_models_are_defined_on() -> None:
+    with (Path(__file__).parents[3] / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    assert f"transformers=={VERSION}" in project["optional-dependencies"]["hf"]
 
 
 def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
