@@ -9,7 +9,7 @@ a file by what it is about.
 
 from __future__ import annotations
 
-from agents.jobs.combinations import machines, noise, pay, payloads, pipelines
+from agents.jobs.combinations import machines, noise, pay, payloads, pipelines, rates
 from agents.mechanisms.codec import Codec, LinearCodec, SupportCodec
 from agents.mechanisms.privacy import Privacy
 from agents.mechanisms.verify import Companions, Verification
@@ -50,6 +50,7 @@ def check_together(
         *pay.taking_much(spec, codec),
         *pay.showing_little(spec, verification, codec),
         *pipelines.segments(spec),
+        *rates.idle(spec),
     ]
 
 
