@@ -139,6 +139,6 @@ def _added(table: Table) -> Table:
 
 def _too_far(name: str, what: str, most: float) -> PayloadError:
     return PayloadError(
-        f"Tensor {name!r}, {what}, moved further than an epoch's steps can: more than "
+        f"Tensor {name!r}, {what}, moved further than a round's steps can: more than "
         f"{MARGIN:g} times {most:.3g} beyond what decay takes."
     )

@@ -68,10 +68,16 @@ class InnerOptimizer(Protocol):
         ...
 
     def most_moved(
-        self, shapes: Shapes, hidden: Collection[str], hyper: Hyperparameters, steps: int
+        self,
+        shapes: Shapes,
+        hidden: Collection[str],
+        hyper: Hyperparameters,
+        steps: int,
+        earlier: int = 0,
     ) -> dict[str, Most]:
-        """How far so many steps from zero, or fewer, can move each tensor of a model at most. A
-        tensor that nothing bounds is left out. ``hidden``: names of the hidden matrices."""
+        """How far so many steps, or fewer, can move each tensor of a model at most. A tensor that
+        nothing bounds is left out. ``hidden``: names of the hidden matrices. ``earlier``: steps
+        that its state comes from, at most; 0 where it starts from zero."""
         ...
 
 

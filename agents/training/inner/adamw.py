@@ -68,7 +68,12 @@ class AdamWChoice:
         return 2 * sum(math.prod(shape) for shape in shapes.values())
 
     def most_moved(
-        self, shapes: Shapes, hidden: Collection[str], hyper: Hyperparameters, steps: int
+        self,
+        shapes: Shapes,
+        hidden: Collection[str],
+        hyper: Hyperparameters,
+        steps: int,
+        earlier: int = 0,
     ) -> dict[str, Most]:
         """Each number by itself; vectors have no decay."""
-        return most_by_moments(shapes, hyper, steps)
+        return most_by_moments(shapes, hyper, steps, earlier)

@@ -74,7 +74,12 @@ class GradientChoice:
         return 2 * sum(math.prod(shape) for shape in shapes.values())
 
     def most_moved(
-        self, shapes: Shapes, hidden: Collection[str], hyper: Hyperparameters, steps: int
+        self,
+        shapes: Shapes,
+        hidden: Collection[str],
+        hyper: Hyperparameters,
+        steps: int,
+        earlier: int = 0,
     ) -> dict[str, Most]:
         """Nothing bounds a gradient that is not clipped."""
         return {}

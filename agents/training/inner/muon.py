@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import torch
@@ -81,25 +82,35 @@ class MuonChoice:
         return 2 * sum(math.prod(shape) for shape in shapes.values()) + _COPIES * together
 
     def most_moved(
-        self, shapes: Shapes, hidden: Collection[str], hyper: Hyperparameters, steps: int
+        self,
+        shapes: Shapes,
+        hidden: Collection[str],
+        hyper: Hyperparameters,
+        steps: int,
+        earlier: int = 0,
     ) -> dict[str, Most]:
-        """Each row and column of a hidden matrix is no longer than its largest singular value; of
-        the rest each number by itself."""
-        found = most_by_moments(
-            {name: shape for name, shape in shapes.items() if name not in hidden}, hyper, steps
-        )
+        """Each row and column of a hidden matrix is no longer than its largest singular value,
+        whatever its momentum comes from; of the rest each number by itself."""
+        rest = {name: shape for name, shape in shapes.items() if name not in hidden}
+        found = most_by_moments(rest, hyper, steps, earlier)
         for name in hidden:
             rate = hyper.lr * self.lr_ratio * self.ratio(name)
             part = (
                 rate * _SCALE * math.sqrt(max(shapes[name])) * LARGEST[_DTYPES[self.newton_schulz]]
             )
-            share, most = over_steps(1.0 - rate * hyper.weight_decay, (part,) * steps)
+            share, most = _over(1.0 - rate * hyper.weight_decay, part, steps)
             found[name] = Most(share, most, most)
         return found
 
     def ratio(self, name: str) -> float:
         """Rate of a hidden matrix over that of hidden matrices in general."""
         return self.boundary_ratio if name.startswith(BOUNDARIES) else 1.0
+
+
+@lru_cache(256)
+def _over(shrink: float, part: float, steps: int) -> tuple[float, float]:
+    """`over_steps` that are alike; many matrices of a model have one shape."""
+    return over_steps(shrink, (part,) * steps)
 
 
 class Muon:

@@ -63,7 +63,7 @@ def test_a_spoilt_payload_is_a_bad_one_and_moves_nothing(
     spoil(spoilt)
     found = each.submit(NODE, payload=each.encode(spoilt))
     assert found.gradient is None and found.log is None
-    assert found.reason.startswith("bad payload: ") and "moved further than an epoch" in (
+    assert found.reason.startswith("bad payload: ") and "moved further than a round" in (
         found.reason
     )
     others = each.honest(without=[NODE])
@@ -121,7 +121,7 @@ def test_a_change_that_is_far_too_long_is_refused_in_each_round(five: Run, step:
     change = {name: 1e9 * tensor for name, tensor in mined.works[NODE].change.items()}
     payload, _ = packed(mined.job, mined.plan, NODE, change, five.owed[step].get(NODE))
     found = mined.submit(NODE, payload=payload)
-    assert found.gradient is None and "moved further than an epoch" in found.reason
+    assert found.gradient is None and "moved further than a round" in found.reason
 
 
 def test_what_is_owed_may_be_said_at_once(five: Run) -> None:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from agents.training.flat import FlatModule
 from agents.training.inner.parts.newton_schulz import LARGEST, orthogonalised
+from agents.training.inner_state import put, taken
 from agents.training.most_moved import MARGIN, Most, check_change, check_norms, length, over_steps
 from agents.training.optimizers import InnerOptimizer, chosen
 from agents.training.spec import Hyperparameters
@@ -96,17 +97,24 @@ def moved(
     weights: State,
     gradients: Callable[[int], State],
     steps: int,
+    earlier: int = 0,
 ) -> State:
-    """What a miner's payload says after these steps of the real optimizer."""
+    """What a node's payload says after these steps of the real optimizer. `earlier`: how many came
+    before them in another round, whose state is kept as a file and put in again."""
     made = Net()
     net = FlatModule(made, "cpu", HIDDEN, made.named())
-    net.load(weights)
-    running = inner.start(net, hyper, 1)
-    for step in range(steps):
-        views = net.views(net.grads)
-        for name, gradient in gradients(step).items():
-            views[name].copy_(gradient)
-        running.step()
+    state: State | None = None
+    for first, last in ((0, earlier), (earlier, earlier + steps)):
+        net.load(weights)
+        running = inner.start(net, hyper, 1)
+        if state is not None:
+            assert put(running, state) == first
+        for step in range(first, last):
+            views = net.views(net.grads)
+            for name, gradient in gradients(step).items():
+                views[name].copy_(gradient)
+            running.step()
+        state = taken(running, last)
     after = net.views(net.values)
     return {name: weights[name] - after[name] for name in weights}
 
@@ -182,6 +190,20 @@ def test_no_gradients_move_adamw_beyond_its_bound(run: tuple[Any, ...]) -> None:
     at_most(change, weights, inner.most_moved(SHAPES, HIDDEN, hyper, steps))
 
 
+@given(runs(st.one_of(st.just(None), muon)), st.integers(1, MAX_STEPS), st.integers(0, 1000))
+@settings(max_examples=150, deadline=None)
+def test_none_do_with_what_earlier_rounds_gathered(
+    run: tuple[Any, ...], earlier: int, more: int
+) -> None:
+    """Nor where a node could have made more steps since its state was zero."""
+    hyper, options, steps, gradients, weights = run
+    inner = chosen("adamw", {}) if options is None else chosen("muon", options)
+    change = moved(inner, hyper, weights, gradients, steps, earlier)
+    most = inner.most_moved(SHAPES, HIDDEN, hyper, steps, earlier + more)
+    if all(map(math.isfinite, (one.share for one in most.values()))):
+        at_most(change, weights, most)
+
+
 @given(runs(muon))
 @settings(max_examples=150, deadline=None)
 def test_no_gradients_move_muon_beyond_its_bound(run: tuple[Any, ...]) -> None:
@@ -215,6 +237,27 @@ def test_the_bound_of_a_step_of_adamw_is_reached(betas: tuple[float, float]) -> 
         bounds = [inner.most_moved(SHAPES, HIDDEN, hyper, n)["gain"].number for n in (steps,)]
         before = inner.most_moved(SHAPES, HIDDEN, hyper, steps - 1)["gain"].number
         assert last == pytest.approx(bounds[0] - before, rel=1e-3)
+
+
+@pytest.mark.parametrize("betas", [(0.9, 0.95), (0.9, 0.999), (0.95, 0.9)])
+def test_it_is_reached_by_what_earlier_rounds_gathered(betas: tuple[float, float]) -> None:
+    """A step that is the worst of twelve, eleven of which are in rounds before."""
+    hyper, inner = replace(HYPER, betas=betas, eps=1e-12), chosen("adamw", {})
+    change = moved(inner, hyper, weights_of(0, 0.0), worst_for_adamw(betas, 12), 1, 11)
+    bound = inner.most_moved(SHAPES, HIDDEN, hyper, 1, 11)["gain"].number
+    assert float(change["gain"].abs().max()) == pytest.approx(bound, rel=1e-3)
+
+
+def test_after_very_many_steps_the_bound_is_that_of_endless_ones() -> None:
+    def largest(betas: tuple[float, float], earlier: int) -> float:
+        hyper = replace(HYPER, betas=betas, lr=1.0)
+        return chosen("adamw", {}).most_moved(SHAPES, (), hyper, 1, earlier)["gain"].number
+
+    endless = 0.1 / math.sqrt(0.001 * (1 - 0.81 / 0.999))
+    assert largest((0.9, 0.999), 60_000) == pytest.approx(endless, rel=1e-5)
+    assert largest((0.9, 0.999), 10**12) == pytest.approx(endless, rel=1e-5)
+    assert largest((0.9999, 0.999999), 10**6) < largest((0.9999, 0.999999), 10**12) * 1.0001
+    assert math.isinf(largest((0.95, 0.9), 10**6)) and math.isfinite(largest((0.0, 0.0), 10**6))
 
 
 def test_a_second_moment_that_forgets_at_once_bounds_nothing() -> None:

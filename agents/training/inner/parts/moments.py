@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import repeat
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ from agents.training.state import Shapes
 
 CHUNK = 1 << 17  # numbers worked on at once by a CPU
 _ROW = 1 << 14  # numbers whose norm a GPU takes in fp32
+_EXACT = 1 << 16  # steps of which each is looked at for the largest ratio
 
 
 @torch.no_grad()
@@ -43,16 +45,22 @@ def clip_norm(gradient: Tensor, bound: float) -> None:
         gradient.mul_(bound / norm)
 
 
-def most_by_moments(shapes: Shapes, hyper: Hyperparameters, steps: int) -> dict[str, Most]:
-    """How far steps from zero can move tensors; those of one dimension have no decay."""
-    plain = _most(hyper.lr, hyper.betas, 0.0, steps)
-    decayed = _most(hyper.lr, hyper.betas, hyper.weight_decay, steps)
+def most_by_moments(
+    shapes: Shapes, hyper: Hyperparameters, steps: int, earlier: int = 0
+) -> dict[str, Most]:
+    """How far steps can move tensors, by moments of so many earlier ones or fewer; those of one
+    dimension have no decay."""
+    plain = _most(hyper.lr, hyper.betas, 0.0, steps, earlier)
+    decayed = _most(hyper.lr, hyper.betas, hyper.weight_decay, steps, earlier)
     return {name: decayed if len(shape) >= 2 else plain for name, shape in shapes.items()}
 
 
 @lru_cache(256)
-def _most(lr: float, betas: tuple[float, float], decay: float, steps: int) -> Most:
-    return Most(*over_steps(1.0 - lr * decay, (lr * one for one in _ratios(betas, steps))))
+def _most(lr: float, betas: tuple[float, float], decay: float, steps: int, earlier: int) -> Most:
+    ratios = _ratios(betas, steps)
+    if earlier:  # each of these steps may be any of so many
+        ratios = repeat(_largest_ratio(betas, earlier + steps), steps)
+    return Most(*over_steps(1.0 - lr * decay, (lr * one for one in ratios)))
 
 
 def _ratios(betas: tuple[float, float], steps: int) -> Iterator[float]:
@@ -73,6 +81,23 @@ def _ratios(betas: tuple[float, float], steps: int) -> Iterator[float]:
         power2 *= beta2
         first = (1.0 - beta1) * math.sqrt(total / (1.0 - beta2))
         yield first * math.sqrt(1.0 - power2) / (1.0 - power1)
+
+
+def _largest_ratio(betas: tuple[float, float], steps: int) -> float:
+    """The largest of so many. Those beyond `_EXACT` are taken together: none of these is above what
+    endless steps give, but for the first moment's correction, which is that of step `_EXACT`."""
+    largest = max(_ratios(betas, min(steps, _EXACT)))
+    if steps <= _EXACT or not math.isfinite(largest):
+        return largest
+    beta1, beta2 = betas
+    growth = beta1 * beta1 / beta2 if beta2 else 0.0
+    if growth >= 1.0:
+        return math.inf
+    power1 = 1.0
+    for _ in range(_EXACT):
+        power1 *= beta1
+    endless = (1.0 - beta1) * math.sqrt(1.0 / ((1.0 - growth) * (1.0 - beta2)))
+    return max(largest, endless / (1.0 - power1))
 
 
 def _norm_in_chunks(gradient: Tensor) -> float:
