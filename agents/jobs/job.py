@@ -40,7 +40,7 @@ from agents.training.data import MAX_MANIFEST_BYTES, Dataset, DataSource, Reader
 from agents.training.documents import DataError
 from agents.training.flat import FlatModel
 from agents.training.inner_state import optimizer_shapes
-from agents.training.model import init_state, template
+from agents.training.model import hidden_names, init_state, template
 from agents.training.sealed_data import key_for, open_sealed
 from agents.training.slices import Slices, hidden_of, init_stages, products, stage_template
 from agents.training.spec import MAX_SPEC_BYTES, Hyperparameters, JobSpec, SpecError
@@ -279,6 +279,11 @@ class JobContext:
             assert self.slices is not None
             self._hidden[index] = hidden_of(self.slices, index)
         return self._hidden[index]
+
+    @cached_property
+    def hidden(self) -> tuple[str, ...]:
+        """The same of a model that is not split."""
+        return hidden_names(self.spec.model, self._config)
 
     @cached_property
     def _hidden(self) -> dict[int, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,6 +37,7 @@ from agents.rounds.mined import Mined, fetch_mined
 from agents.rounds.models import Models
 from agents.rounds.named import Named
 from agents.rounds.outcome import Merging, Outcome, finish, merge
+from agents.rounds.payload_bound import bound_of
 from agents.rounds.plan import Plan, Plans
 from agents.rounds.release import draw, published
 from agents.rounds.report import ReportError, RoundReport
@@ -264,6 +265,7 @@ class RoundReader:
     ) -> Callable[[Reveal], Callable[[], Submission]]:
         """By reveal, what reads and checks it, without the chain."""
         before, drawn = view.round.prev_model, self._draws(view, job)
+        whole = cache(partial(self.models.at, view.job_id, before))
         unseal = self._sealing.opener(view) if job.sealed and self._sealing else shut
         enforced = job.verification.input_enforced
 
@@ -276,7 +278,8 @@ class RoundReader:
                 return partial(fetch_mined, reveal, job, self.store, plan, state, drawn)
             seed = plan.codec_seed(job.codec, reveal.node)
             due = input_root(plan.manifest, reveal.node, before) if enforced else None
-            return partial(fetch, reveal, job, self.store, seed, unseal, due)
+            bound = bound_of(job, plan, reveal.node, whole)
+            return partial(fetch, reveal, job, self.store, seed, unseal, due, bound)
 
         return of
 

@@ -4,8 +4,9 @@
 The bytes of a node must have the digest on chain, and their size is bounded before they are read. A
 fault becomes a sentence and no exception, so that one bad node can't stop a round. Where nobody
 redoes the work, a payload that was committed for another input than the node's assignment is no
-payload, whatever is in it. Where the job lists determinism classes, neither is one whose proof of
-computation can't be read, or states a class that is not listed.
+payload, whatever is in it. Neither is one that says more than a round's work can
+(`agents.rounds.payload_bound`). Where the job lists determinism classes, neither is one whose proof
+of computation can't be read, or states a class that is not listed.
 
 A lossy codec's payload is kept beside what it decodes to, since some checks compare what it says
 before its choices. The store can't be asked for it again: where payloads are sealed, what lies
@@ -21,6 +22,7 @@ from agents.jobs.classes import unlisted
 from agents.jobs.job import JobContext
 from agents.protocol.structs import Reveal
 from agents.rounds.payload import max_payload_bytes, read_payload
+from agents.rounds.payload_bound import Bound, no_bound
 from agents.rounds.proof import MAX_PROOF_BYTES, ProofOfComputation
 from agents.rounds.report import UNAVAILABLE
 from agents.storage.content_store import ContentStore
@@ -77,12 +79,14 @@ def fetch(
     seed: bytes = b"",
     unseal: Unseal = shut,
     due: bytes | None = None,
+    allowed: Bound = no_bound,
 ) -> Submission:
     """Fetch and check a payload. Raises StoreUnavailable when the store itself is down.
 
     `seed`: the round's, which the job's codec may need. `unseal`: opens a payload where those of
     the job are sealed; one that can't be opened here is as good as unavailable. `due`: the input
     root that the node's commitment must have bound (`task.input_root`); None leaves that unchecked.
+    `allowed`: what the payload may say.
     """
     if due is not None and reveal.input_root != due:
         return Submission(
@@ -109,6 +113,7 @@ def fetch(
         return Submission(reveal, None, f"bad proof: {error}"[:300])
     try:
         gradient = read_payload(raw, job.codec, job.shapes, seed)
+        allowed(gradient)
     except PayloadError as error:
         return Submission(reveal, None, f"bad payload: {error}"[:300])
     kept = b"" if job.codec.lossless else raw

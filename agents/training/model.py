@@ -251,6 +251,11 @@ def template(spec: ModelSpec, config: bytes | None = None) -> dict[str, tuple[in
     return {name: tuple(p.shape) for name, p in sorted(named)}
 
 
+def hidden_names(spec: ModelSpec, config: bytes | None = None) -> tuple[str, ...]:
+    """Names of the hidden matrices of a spec's network, in no memory."""
+    return hidden_matrices(spec.kind, build_model(spec, config, device="meta"))
+
+
 def init_tensor(spec: ModelSpec, name: str, shape: tuple[int, ...]) -> Tensor:
     """One tensor of the state at round 0: fp32 on the CPU, the same bits on every machine.
 

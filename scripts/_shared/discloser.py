@@ -146,14 +146,14 @@ class Discloser:
         drawn = self._network.draw_seed(job_id, round_id, view.round)
         if drawn is None or not self._job.verification.redone:
             return frozenset()
-        submissions = self._reader.submissions(view)
-        if any(s.gradient is None for s in submissions) and not self._late(view):
-            return frozenset()
-        submissions = self._reader.counted(view, submissions)
-        readable = sum(s.gradient is not None for s in submissions)
-        if (round_id, drawn, readable) in self._checked:
-            return self._checked[round_id, drawn, readable]
         try:
+            submissions = self._reader.submissions(view)
+            if any(s.gradient is None for s in submissions) and not self._late(view):
+                return frozenset()
+            submissions = self._reader.counted(view, submissions)
+            readable = sum(s.gradient is not None for s in submissions)
+            if (round_id, drawn, readable) in self._checked:
+                return self._checked[round_id, drawn, readable]
             outcome = self._reader.outcome(view, submissions)
             inputs = None if outcome is None else self._reader.inputs(view, submissions, outcome)
             if inputs is None:

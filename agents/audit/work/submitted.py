@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from agents.audit.sources.artefacts import Artefacts
 from agents.audit.sources.findings import Part
@@ -17,6 +18,7 @@ from agents.jobs.model_files import stage_of
 from agents.pipeline.epoch import Epoch
 from agents.protocol.structs import Reveal
 from agents.rounds.mined import fetch_mined
+from agents.rounds.payload_bound import Bound, bound_of, no_bound
 from agents.rounds.plan import Plan
 from agents.rounds.proof import MAX_PROOF_BYTES, ProofOfComputation, max_proof_bytes
 from agents.rounds.submissions import Submission, fetch, fetch_proof
@@ -51,7 +53,10 @@ def read_submissions(
         seed, due = plan.codec_seed(job.codec, reveal.node), None
         if job.verification.input_enforced and plan.manifest.of(reveal.node) is not None:
             due = input_root(plan.manifest, reveal.node, before)
-        found.append(fetch(reveal, job, artefacts, seed, due=due))
+        bound: Bound = no_bound
+        if state is not None:
+            bound = bound_of(job, plan, reveal.node, partial(dict, state))
+        found.append(fetch(reveal, job, artefacts, seed, due=due, allowed=bound))
         excused = reveal.node in invalid
         _read_proof(part, job, artefacts, plan, reveal, excused, before)
         part.counts["artefacts"] = part.counts.get("artefacts", 0) + 2

@@ -22,6 +22,7 @@ from agents.protocol.marks import Marks
 from agents.protocol.numbers import Phase
 from agents.protocol.structs import Proposal, Reveal, Snapshot
 from agents.rounds.outcome import Outcome, compute
+from agents.rounds.payload_bound import bound_of
 from agents.rounds.plan import Plan
 from agents.rounds.proof import ProofOfComputation
 from agents.rounds.submissions import Submission, fetch
@@ -145,7 +146,8 @@ class HonestRound(TinyJob):
         """Publish and fetch again; `gradient` replaces the honest one."""
         seed = self.plan.codec_seed(self.job.codec, node)
         payload = None if gradient is None else self.job.codec.encode(gradient, None, seed)
-        return fetch(self.reveal(node, payload), self.job, self.store, seed)
+        bound = bound_of(self.job, self.plan, node, lambda: self.before)
+        return fetch(self.reveal(node, payload), self.job, self.store, seed, allowed=bound)
 
     def honest(self) -> list[Submission]:
         return [self.submit(node) for node in NODES]

@@ -36,7 +36,7 @@ from agents.mechanisms.privacy.parts import options
 _CHUNK = 1 << 18  # Even; values per pass.
 _GRID_BITS = 10
 _EXACT = 2.0**24  # fp32 holds every integer up to here.
-_TAIL = 10.0  # Above the largest draw, sqrt(2 ln 2^65) = 9.49.
+TAIL = 10.0  # Above the largest draw, sqrt(2 ln 2^65) = 9.49.
 
 
 class Generator(Protocol):
@@ -84,10 +84,10 @@ def noised(values: NDArray[np.floating[Any]], sigma: float, rng: Generator) -> N
     result = np.empty(values.size, np.float32)
     for start in range(0, values.size, _CHUNK):
         part = values[start : start + _CHUNK].astype(np.float64)
-        if part.size and not np.abs(part).max() + _TAIL * sigma < _EXACT * step:
+        if part.size and not np.abs(part).max() + TAIL * sigma < _EXACT * step:
             raise ValueError(
                 f"A value is too large for noise of {sigma:g}: clip the update to less than "
-                f"{_EXACT * step - _TAIL * sigma:g} first."
+                f"{_EXACT * step - TAIL * sigma:g} first."
             )
         part += sigma * normals(part.size, rng)
         result[start : start + _CHUNK] = np.rint(part / step) * step
