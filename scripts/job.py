@@ -379,6 +379,7 @@ def _published(
     if too_long := unjudgeable(job, terms):
         raise click.ClickException(f"The job is refused: {too_long}.")
     _refuse_riders(job, given["though_attacks_pay"])
+    _refuse_any_size(job, given["though_attacks_pay"])
     shown = _shown(job, seated)
     for sentence in (*_checking(network, terms, published), *shown):
         click.echo(f"Note: {sentence}.", err=True)
@@ -495,6 +496,18 @@ def _refuse_riders(job: Any, anyway: bool) -> None:
     if why is not None and not anyway:
         raise click.ClickException(
             f"The job is refused: {why}. --though-attacks-pay creates it nevertheless."
+        )
+
+
+def _refuse_any_size(job: Any, anyway: bool) -> None:
+    """ClickException where a payload of any size is merged and nobody finds its sender, unless
+    `anyway`."""
+    from agents.jobs.combinations.payloads import sizes
+
+    found = sizes(job.spec, job.verification, job.codec, job.privacy)
+    if found and not job.verification.redone and not anyway:
+        raise click.ClickException(
+            f"The job is refused: {found[0]}. --though-attacks-pay creates it nevertheless."
         )
 
 

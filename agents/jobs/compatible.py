@@ -38,6 +38,7 @@ def check_together(
     if wrong:
         raise SpecError("; ".join(wrong))
     return [
+        *payloads.sizes(spec, verification, codec, privacy),
         *payloads.mixing(spec, codec),
         *payloads.signs(spec, codec),
         *payloads.projecting(spec, codec),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`job create` refuses a job whose results can't be recomputed while they are disputed, also where
-the data is encrypted: the sponsor has the key."""
+the data is encrypted: the sponsor has the key. It refuses one that takes a payload of any size."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ FIELDS = {
 }
 
 
-def create(folder: Path, **given: Any) -> Any:
-    """Pack and publish as the command does, on a network without trainers."""
+def create(folder: Path, more: dict[str, Any] | None = None, **given: Any) -> Any:
+    """Pack and publish as the command does, on a network without trainers. `more`: of the spec."""
     document = folder / "one.txt"
     document.write_text(" ".join(map(str, range(2_000))))
     chosen: dict[str, Any] = dict.fromkeys(
@@ -39,7 +39,9 @@ def create(folder: Path, **given: Any) -> Any:
     chain = SimpleNamespace(call=lambda *_: 0)
     network = SimpleNamespace(chain=chain, registry=None)
     contracts: Any = SimpleNamespace(network=lambda: network)
-    return job._published(contracts, Terms(), FIELDS, str(folder / "store"), chosen)[0]
+    return job._published(contracts, Terms(), FIELDS | (more or {}), str(folder / "store"), chosen)[
+        0
+    ]
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +67,17 @@ def test_a_job_that_nobody_can_judge_in_time_is_refused(
     with pytest.raises(click.ClickException) as refused:
         create(tmp_path, **key)
     assert refused.value.message.startswith("The job is refused: a result with max_nodes 64 takes")
+
+
+def test_a_mean_of_payloads_of_any_size_that_nobody_redoes_is_refused(tmp_path: Path) -> None:
+    """Where work is done again it is a warning, and with the remedy it is neither."""
+    undone = {"access": "local", "verify": "screening", "merge": "mean", "codec": "sparse"}
+    with pytest.raises(click.ClickException) as refused:
+        create(tmp_path, undone)
+    assert 'merge "mean": nothing bounds a payload below 2^64' in refused.value.message
+    assert refused.value.message.endswith("--though-attacks-pay creates it nevertheless.")
+    for fine in ({**undone, "merge": "norm_clip"}, {**undone, "codec": "dense"}):
+        assert not any("nothing bounds" in one for one in create(tmp_path, fine).warnings)
+    for told in ({"merge": "mean", "codec": "sparse"}, undone):
+        found = create(tmp_path, told, though_attacks_pay=True).warnings
+        assert any("nothing bounds a payload" in one for one in found)

@@ -11,7 +11,10 @@ from agents.mechanisms.codec.parts.cell_codec import CellCodec
 from agents.mechanisms.codec.semantic import Semantic
 from agents.mechanisms.privacy import Privacy
 from agents.mechanisms.privacy.aggregate import sensitivity
-from agents.training.spec import JobSpec
+from agents.mechanisms.privacy.gaussian import Gaussian
+from agents.mechanisms.verify import Verification
+from agents.training.optimizers import chosen
+from agents.training.spec import Hyperparameters, JobSpec
 from agents.training.state import Shapes
 
 _LARGE_SIGN = 0.01  # as an outer rate of signs
@@ -22,6 +25,8 @@ _AVERAGING = ("mean", "norm_clip", "weighted_mean")
 WEIGHING = "weighted_mean"
 BY_NUMBER = ("geometric_mean", "mean", "median", "trimmed_mean")
 """Merge rules that give a shard the same bits alone as in its place."""
+_AS_THEY_ARE = ("geometric_mean", "mean")
+"""Rules of models that are not split whose result follows one payload however far it goes."""
 _LARGE: Shapes = {"matrix": (8192, 8192)}  # every codec's chunks are full here
 _LEAST_SHARE = 0.5  # of that ratio, which a job's shapes leave without a warning
 
@@ -47,6 +52,51 @@ def merging(spec: JobSpec, codec: Codec, privacy: Privacy) -> list[str]:
                 '"aggregate" keeps secret; use batches'
             )
     return wrong
+
+
+def sizes(spec: JobSpec, verification: Verification, codec: Codec, privacy: Privacy) -> list[str]:
+    """Merges that take a payload of any size as it is.
+
+    Where work is done again its sender is found if it is drawn, else by nobody, and `job create`
+    refuses the job. The change stays in both cases. Of the stages of a split model
+    `agents.rounds.stage_bound` has the bound.
+    """
+    unlooked = spec.merge in _AS_THEY_ARE and not verification.validators_score
+    if spec.pipeline is not None or not unlooked or not _any_size(spec, codec, privacy):
+        return []
+    cure = "use merge norm_clip, by which no payload moves the model further than the median one"
+    if isinstance(privacy, Gaussian):
+        cure = "use codec dense or semantic"
+    said = (
+        f'codec "{spec.codec}" with optimizer.inner "{spec.optimizer.inner}" under merge '
+        f'"{spec.merge}": nothing bounds a payload below 2^64 in each number, and the merge takes '
+        "it as it is, so one spoils the model for good"
+    )
+    found = (
+        "whether its node is found or not" if verification.redone else "and its node is not found"
+    )
+    return [f"{said}, {found}; {cure}"]
+
+
+def _any_size(spec: JobSpec, codec: Codec, privacy: Privacy) -> bool:
+    """Whether nothing bounds what one payload of a model that is not split says.
+
+    Noise's place `aggregate` has payloads clipped before they are merged, and the range of
+    `semantic` is in the spec. Else it is what `agents.rounds.payload_bound` can't hold a payload
+    against.
+    """
+    if privacy.place == "aggregate" or isinstance(codec, Semantic):
+        return False
+    if not codec.lossless:
+        return True
+    if isinstance(privacy, Gaussian):
+        return False
+    rounds = spec.optimizer.inner_state_rounds if spec.optimizer.inner_state == "kept" else 1
+    steps, hyper = spec.batches_per_round, Hyperparameters.of(spec, 0)
+    inner, one = chosen(hyper.inner, hyper.inner_options), {"hidden": (1, 1), "rest": (1, 1)}
+    most = inner.most_moved(one, ("hidden",), hyper, steps, (rounds - 1) * steps)
+    bounds = [bound for tensor in most.values() for bound in (tensor.share, tensor.number)]
+    return len(most) < len(one) or not all(map(math.isfinite, bounds))
 
 
 def mixing(spec: JobSpec, codec: Codec) -> list[str]:

@@ -285,7 +285,7 @@ def test_semantics_range_follows_the_jobs_noise(tiny: HonestRound) -> None:
 def test_weak_choices_are_warned_of(tiny: HonestRound, changes: dict[str, Any], words: str) -> None:
     (warning,) = context(tiny, **changes).warnings
     assert words in warning
-    assert context(tiny, **{**changes, "merge": "mean"}).warnings == []
+    assert context(tiny, **{**changes, "merge": "norm_clip"}).warnings == []
 
 
 @pytest.mark.parametrize(
@@ -311,10 +311,10 @@ def test_cells_goes_with_rules_that_average_and_names_tensors_of_the_model(
         found = context(tiny, codec="cells", codec_options=options, merge=merge).warnings
         return [warning for warning in found if "times shorter" not in warning]
 
-    assert told("norm_clip", "") == told("mean", "embedding.weight") == []
+    assert told("norm_clip", "") == told("norm_clip", "embedding.weight") == []
     apart, *_ = told("geometric_median", "")
     assert "use mean or norm_clip" in apart
-    (missing,) = told("mean", "embedding.weight,head")
+    (missing,) = told("norm_clip", "embedding.weight,head")
     assert "fine names 'head', and the model has no such tensor" in missing
     assert "embedding.weight" in missing
     with pytest.raises(SpecError, match=r"nearly everywhere; use mean or norm_clip$"):
