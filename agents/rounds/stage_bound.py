@@ -10,8 +10,9 @@ each epoch since the last full synchronisation can have left. A codec that bound
 nothing to hold against. The weights of those earlier epochs are not looked up: decay is counted as
 of weights `_EARLIER` times as long as today's.
 
-How many steps a log states is not asked. Whoever lies about them is to be found by having them done
-again, and slashed; a refused payload is only not paid.
+A refused payload is malformed: its miner is INVALID by the bytes alone
+(`agents.verify.spot_checks.malformed`). So what is counted is what no honest miner exceeds, and not
+the steps that a log states. Whoever lies about these is found by having them done again.
 """
 
 from __future__ import annotations

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from agents.pipeline.inbox import Inbox
+from agents.protocol.numbers import Violation
 from agents.rounds.stage_bound import check_bound
 from agents.rounds.stage_payload import packed
 from agents.storage.embedded import EmbeddedStore
 from agents.training.most_moved import MARGIN
 from agents.training.norms import norm
 from agents.training.state import State, model_hash
+from agents.verify.spot_checks import malformed
 from tests.stage.memory.mined_round import (
     MINERS,
     PIPELINE,
@@ -70,6 +72,8 @@ def test_a_spoilt_payload_is_a_bad_one_and_moves_nothing(
     with_it = sorted([*others, found], key=lambda one: one.reveal.node)
     assert model_hash(each.compute(with_it).state) == model_hash(each.compute(others).state)
     assert NODE not in each.compute(with_it).report.accepted()
+    (finding,) = malformed(each.inputs(with_it))
+    assert (finding.node, finding.violation) == (NODE, Violation.INVALID)
 
 
 @pytest.mark.parametrize("node", MINERS)
@@ -83,7 +87,7 @@ def test_an_honest_payload_is_below_the_bound_itself(each: MinedRound, node: int
 
 
 def test_a_lie_about_steps_is_left_for_those_who_do_them_again(each: MinedRound) -> None:
-    """Else a payload that its own log does not give would be unpaid only, and not slashed."""
+    """A payload within what an epoch's samples allow is not held against its own log."""
     work = each.works[NODE]
     empty = replace(work.log, events=())
     found = each.submit(
