@@ -2,7 +2,8 @@
 """What a node earns under the score `gauntlet` for what it does, by a real round's functions.
 
 Run: `python -m tests.measure.studies.gauntlet_pay [--job signs|plain|sparse|...] [--rounds 24]
-[--seeds 3] [--cases riders,...] [--paper] [--power 1.25 ...] [--texts] [--seq-len 64]`.
+[--seeds 3] [--cases riders,...] [--paper] [--power 1.25 ...] [--texts] [--seq-len 64]
+[--codec-options '{"per_chunk": 512}'] [--optimizer '{"outer_lr": 4e-3}']`.
 
 Nodes train a small model on the standard library's source, and three validators score them
 (`scripts/_attacks/gauntlet_swarm.py`). Printed: the share of all pay of each kind of node, over the
@@ -231,6 +232,17 @@ def longer(fields: Mapping[str, Any], length: int) -> dict[str, Any]:
     return {**fields, "optimizer": {**fields["optimizer"], "seq_len": length}}
 
 
+def changed(
+    fields: Mapping[str, Any], codec_options: Mapping[str, Any], optimizer: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The fields of a spec with some options of its codec and of its optimizer changed."""
+    return {
+        **fields,
+        "codec_options": {**fields.get("codec_options", {}), **codec_options},
+        "optimizer": {**fields["optimizer"], **optimizer},
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--job", choices=sorted(JOBS), action="append")
@@ -244,6 +256,8 @@ def main() -> None:
     parser.add_argument("--paper", action="store_true", help="pay as the paper does")
     parser.add_argument("--texts", action="store_true", help="text and first model by the seed")
     parser.add_argument("--options", default="{}", help="more score options, JSON")
+    parser.add_argument("--codec-options", default="{}", help="in place of the job's own, JSON")
+    parser.add_argument("--optimizer", default="{}", help="in place of the job's own, JSON")
     parser.add_argument("--power", type=float, action="append", default=[], help="see above")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
@@ -251,6 +265,7 @@ def main() -> None:
     if chosen.paper:
         options |= PAPER
     options |= json.loads(chosen.options)
+    codec_options, optimizer = json.loads(chosen.codec_options), json.loads(chosen.optimizer)
     for job in chosen.job or JOBS:
         for name in chosen.cases.split(","):
             found = []
@@ -258,7 +273,7 @@ def main() -> None:
                 with tempfile.TemporaryDirectory() as folder:
                     store = EmbeddedStore(Path(folder) / "store")
                     people = len(CASES[name].population())
-                    chosen_job = JOBS[job]
+                    chosen_job = changed(JOBS[job], codec_options, optimizer)
                     if chosen.seq_len:
                         chosen_job = longer(chosen_job, chosen.seq_len)
                     fields = {
