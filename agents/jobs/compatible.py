@@ -32,6 +32,7 @@ def check_together(
         *machines.products(spec, verification, privacy),
         *machines.skippable(spec, verification, codec),
         *pay.showing(spec, verification, codec),
+        *pay.saying_little(spec, verification, codec),
         *pay.alike(spec),
         *pay.paying(spec),
     ]

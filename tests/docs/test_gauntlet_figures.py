@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import re
+import statistics
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from agents.jobs.combinations.pay import paying, showing, showing_little
+from agents.jobs.combinations.pay import paying, saying_little, showing, showing_little
 from agents.jobs.evaluated import few_evaluated, held_back, many_sequences
 from agents.jobs.publish import publish_job
 from agents.mechanisms import codec as codecs
@@ -27,16 +28,24 @@ OF_TWO_COLUMNS = {"9 to 27 %"}  # joined; a test holds it
 GRADIENT = {"inner": "gradient", "batch_size": 2, "seq_len": 16}
 
 
-def spec(codec: str = "demo", optimizer: dict[str, Any] | None = None, **options: Any) -> JobSpec:
+def spec(
+    codec: str = "demo",
+    optimizer: dict[str, Any] | None = None,
+    per_chunk: int = 512,
+    **options: Any,
+) -> JobSpec:
     fields: dict[str, Any] = {} if optimizer is None else {"optimizer": optimizer}
+    if codec == "demo":
+        fields["codec_options"] = {"per_chunk": per_chunk}
     fields |= {"codec": codec, "score": "gauntlet", "verify": "gauntlet", "merge": "norm_clip"}
     return demo_spec("b" + "a" * 58, score_options=options, **fields)
 
 
 def told(job: JobSpec) -> str:
     """The one message about its options."""
-    verification, codec = verify.get(job.verify)(), codecs.get(job.codec)()
-    refused = [*showing(job, verification, codec), *paying(job)]
+    verification, codec = verify.get(job.verify)(), codecs.get(job.codec)(**job.codec_options)
+    known = job, verification, codec
+    refused = [*showing(*known), *saying_little(*known), *paying(job)]
     (message,) = refused or showing_little(job, verification, codec)
     return message
 
@@ -45,6 +54,7 @@ JOBS = {
     "sparse steps": spec("sparse"),
     "sparse gradients": spec("sparse", GRADIENT),
     "steps": spec(),
+    "few numbers": spec(optimizer=GRADIENT, per_chunk=32),
     "rank": spec(optimizer=GRADIENT, pays="rank"),
     "no history": spec(optimizer=GRADIENT, history=0),
 }
@@ -77,6 +87,27 @@ def test_each_figure_of_a_message_is_on_the_page(name: str) -> None:
 def test_equal_nodes_spread_by_what_the_table_has() -> None:
     assert f'by pays "work" it is {equal_nodes()}, so use that' in told(JOBS["rank"])
     assert f"with codec demo by {equal_nodes()} (" in told(JOBS["sparse gradients"])
+
+
+def of_numbers(per_chunk: int, decay: str) -> tuple[str, str]:
+    """What the table has where so many are sent: pay for twice the data and, over their share, for
+    windows, by the mean of the seeds."""
+    rows = [line for line in PAGE.splitlines() if line.startswith(f"| {per_chunk} | {decay} |")]
+    _, _, twice, _, windows, over = (cell.strip() for cell in rows[0].strip("|").split("|"))
+    found = [[float(figure) for figure in cell.split(", ")] for cell in (twice, windows)]
+    # A window of a quarter is due a quarter of an honest node's pay; that is rounded here.
+    assert abs(statistics.mean(found[1]) / 0.25 - float(over)) < 0.12
+    return f"{statistics.mean(found[0]):.2f}", over
+
+
+def test_what_is_said_of_few_numbers_is_what_the_table_has() -> None:
+    said = told(JOBS["few numbers"])
+    (_, default), (twice, few), (usual, many) = (
+        of_numbers(*row) for row in ((32, "0.999"), (64, "0.5"), (512, "0.5"))
+    )
+    assert f"earned {default} of their share by 32 of 4096 and {few} by 64" in said
+    assert f"twice the data {twice} of an honest node's pay; by 512 it was {many} and" in said
+    assert f" and {usual} (docs/scoring.md)" in said
 
 
 def test_what_is_said_of_few_evaluated_is_what_the_table_has() -> None:

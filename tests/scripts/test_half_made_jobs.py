@@ -26,7 +26,8 @@ from tests.stage.chain.people import People, found
 from tests.stage.terminal import SPEC, Terminal
 
 _GRADIENTS = SPEC.replace(" 4, seq_len: 16", " 4, seq_len: 16, inner: gradient, outer_lr: 0.01")
-SCORED = f"{_GRADIENTS}codec: demo\nmerge: demo_sign\nscore: gauntlet\nverify: gauntlet\n"
+SCORED = f"{_GRADIENTS}codec: demo\ncodec_options: {{per_chunk: 512}}\nmerge: demo_sign\n"
+SCORED += "score: gauntlet\nverify: gauntlet\n"
 
 
 @pytest.fixture(scope="module")

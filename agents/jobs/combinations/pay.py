@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from agents.jobs.combinations.figures import RIDERS_EARN
 from agents.mechanisms.codec import Codec
+from agents.mechanisms.codec.demo import Demo
 from agents.mechanisms.privacy import Privacy
 from agents.mechanisms.score.alignment import Alignment
 from agents.mechanisms.verify import Verification
 from agents.training.optimizers import chosen
 from agents.training.spec import JobSpec
+
+LEAST_SAID = 8
+"""A chunk's numbers over those that codec `demo` must send of it where validators score."""
 
 
 def showing(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
@@ -39,15 +43,41 @@ def showing(spec: JobSpec, verification: Verification, codec: Codec) -> list[str
     ]
 
 
+def saying_little(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
+    """Payloads of so few numbers that a part of the work shows more than its share of all of it.
+
+    A payload has the largest coefficients of each chunk. Where these are few, more data moves what
+    is sent towards what all data have in common, and a lead on any of it falls faster than by 1 /
+    sqrt(n). How long the codec remembers matters little. Figures: `python -m
+    tests.measure.studies.gauntlet_pay --job plain --texts --seq-len 64 --cases sizes,windows
+    --codec-options '{"per_chunk": 64, "decay": 0.5}'`, with 512, and with 32 and 0.999.
+    """
+    if not (verification.validators_score and isinstance(codec, Demo)):
+        return []
+    numbers = codec.chunk * codec.chunk
+    least = -(-numbers // LEAST_SAID)
+    if codec.per_chunk >= least:
+        return []
+    return [
+        f'codec "demo" that sends {codec.per_chunk} of a chunk\'s {numbers} numbers '
+        f'(codec_options.per_chunk) does not go with score "{spec.score}": nodes that trained on a '
+        "quarter of each sequence earned 1.48 of their share by 32 of 4096 and 1.35 by 64, and one "
+        "on twice the data 1.34 of an honest node's pay; by 512 it was 1.02 and 1.79 "
+        f"(docs/scoring.md). Set codec_options.per_chunk to {least} or more"
+    ]
+
+
 def showing_little(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
     """A neighbour of what `showing` refuses. Figures: `python -m
-    tests.measure.studies.gauntlet_pay --job "sparse gradient" --cases equal --texts`.
+    tests.measure.studies.gauntlet_pay --job "sparse gradient" --cases equal --texts`, and `--cases
+    windows --texts --seq-len 64`.
     """
     if not (verification.validators_score and getattr(codec, "mostly_zero", False)):
         return []
     return [
-        f'codec "{spec.codec}" under score "{spec.score}": the pay of equal nodes spread by 18 '
-        "to 36 % of its mean, with codec demo by 9 to 27 % (docs/scoring.md)"
+        f'codec "{spec.codec}" under score "{spec.score}": nodes that trained on a quarter of each '
+        "sequence earned 0.71 to 1.68 of their share, and the pay of equal nodes spread by 18 to "
+        "36 % of its mean, with codec demo by 9 to 27 % (docs/scoring.md)"
     ]
 
 

@@ -263,7 +263,8 @@ def test_steps_so_small_that_losses_differ_by_less_than_machines__leave_a_record
 ) -> None:
     """Known, and not defended: one node gets everything by figures that nobody measured."""
     store = EmbeddedStore(tmp_path / "store")
-    tiny = make_honest_round(store, **{**GAUNTLET, "optimizer": {**STEPS, "outer_lr": rate}})
+    own = {"codec_options": {"chunk": 8, "per_chunk": 8}, "optimizer": {**STEPS, "outer_lr": rate}}
+    tiny = make_honest_round(store, **{**GAUNTLET, **own})
     raw = open_samples(tiny.before, AUDIT_SEED, tiny.job.score.samples)  # type: ignore[attr-defined]
     small = Again(tiny, dict.fromkeys(NODES, digest_of(store.put_bytes(raw))))
     sent = tiny.honest()

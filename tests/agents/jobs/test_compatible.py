@@ -16,7 +16,7 @@ from agents.mechanisms import mode, verify
 from agents.storage.embedded import EmbeddedStore
 from agents.training.spec import JobSpec, SpecError, demo_spec
 from tests.stage.memory.honest_round import HonestRound
-from tests.stage.memory.tiny_specs import tiny_model
+from tests.stage.memory.tiny_specs import EIGHTH, tiny_model
 
 LOCAL = {"access": "local", "verify": "screening"}
 REDONE = {"access": "public", "verify": "reexecution"}
@@ -33,6 +33,7 @@ FREE = {
 }
 ABACUS = {"classes": ["torch=0;device=abacus"]}
 MANY = {"codec": "demo", "codec_options": {"per_chunk": 512, "decay": 0.5}}
+DEMO = {"codec": "demo", "codec_options": {"memory_rounds": 64}, "merge": "mean", **GRADIENT}
 MUON = {"optimizer": {"inner": "muon", "batch_size": 2, "seq_len": 16}}
 ROUGH = {"inner": "muon", "inner_options": {"newton_schulz": "bf16"}}
 PRODUCTS = {"optimizer": {**ROUGH, "batch_size": 2, "seq_len": 16}}
@@ -126,8 +127,14 @@ def unlike_shapes(job: JobContext) -> list[str]:
         ({"score": "alignment", **GRADIENT, **LOCAL}, "1/32 of the work earned 0.93"),
         ({**FREE, **STEPS}, "a payload says little about its round's data"),
         ({**FREE, **MANY, **STEPS}, "did a quarter of the work earned up to 0.39 of an honest"),
-        ({**FREE, "codec": "demo", "score_options": {"pays": "rank"}}, "by 87 % with history 8"),
-        ({**FREE, "codec": "demo", "score_options": {"history": 0}}, "earned 0.44 of an honest"),
+        ({**FREE, **MANY, "score_options": {"pays": "rank"}}, "by 87 % with history 8"),
+        ({**FREE, **MANY, "score_options": {"history": 0}}, "earned 0.44 of an honest"),
+        ({**FREE, "codec": "demo"}, "codec_options.per_chunk to 512 or more"),
+        ({**FREE, **MANY, "codec_options": {"per_chunk": 511}}, "sends 511 of a chunk.s 4096"),
+        (
+            {**FREE, **MANY, "codec_options": {**EIGHTH, "per_chunk": 31}},
+            "codec_options.per_chunk to 32 or more",
+        ),
         ({**FREE, **MUON}, 'with the local steps of optimizer.inner "muon"'),
         ({**FREE, "codec": "dense"}, "names every number"),
         ({**FREE, "codec": "semantic", "merge": "mean"}, "names every number"),
@@ -207,10 +214,11 @@ def test_a_bad_combination_is_refused_with_the_reason(
         pipelined(sharing={"full_every": 2, "codec": "polytope"}),
         {**pipelined(sharing={"full_every": 2, "codec": "sparse"}), "merge": "mean", **ABACUS},
         FREE,
-        {**FREE, "codec": "demo", "merge": "demo_sign"},
-        {**FREE, "codec": "demo", "score_options": {"pays": "work", "history": 1}},
+        {**FREE, **MANY, "merge": "demo_sign"},
+        {**FREE, "codec": "demo", "codec_options": EIGHTH},
+        {**FREE, **MANY, "score_options": {"pays": "work", "history": 1}},
         {"score": "alignment", "score_options": {"history": 0}},
-        {"codec": "demo", "codec_options": {"memory_rounds": 64}, "merge": "mean", **GRADIENT},
+        DEMO,
         GRADIENT,
         {"score": "alignment", **MUON},
     ],
@@ -416,7 +424,7 @@ def test_a_model_whose_shapes_a_codec_does_not_fit_is_warned_of(
 ) -> None:
     """With both figures, below half of what the codec reaches on large matrices."""
     changes = {"model": model} if model else {}
-    spec = {**FREE, "merge": "norm_clip"} if codec != "polytope" else {"merge": "mean"}
+    spec = {"sparse": {**FREE, "merge": "norm_clip"}, "demo": DEMO}.get(codec, {"merge": "mean"})
     found = context(tiny, **{**spec, "codec": codec}, **changes).warnings
     told = [warning for warning in found if "times shorter" in warning]
     assert len(told) == (figures is not None)

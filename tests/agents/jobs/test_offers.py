@@ -35,6 +35,7 @@ from agents.storage.errors import NotFound, StoreUnavailable
 from agents.training.determinism import determinism_class
 from agents.training.spec import JobSpec, SpecError
 from tests.stage.memory.honest_round import DEVICE, HonestRound
+from tests.stage.memory.tiny_specs import EIGHTH
 
 NODES = 3
 GAUNTLET = {
@@ -42,6 +43,7 @@ GAUNTLET = {
     "score": "gauntlet",
     "score_options": {"eval_batches": 1},
     "codec": "demo",
+    "codec_options": EIGHTH,
     "merge": "demo_sign",
     "optimizer": {"batch_size": 2, "seq_len": 16, "inner": "gradient"},
 }

@@ -29,11 +29,12 @@ from tests.stage.memory.honest_round import (
     make_honest_round,
     scaled,
 )
-from tests.stage.memory.tiny_specs import signed_steps
+from tests.stage.memory.tiny_specs import EIGHTH, signed_steps
 
 JOBS: dict[str, dict[str, Any]] = {
     "demo": {
         "codec": "demo",
+        "codec_options": EIGHTH,
         "merge": "demo_sign",
         "optimizer": signed_steps(2, 16, 0.002, outer_decay=True),
     },

@@ -72,12 +72,13 @@ JOBS: dict[str, dict[str, Any]] = {
     # The same with four layers in place of one: part of them may be left out.
     "deep": {**SIGNS, "model": tiny_model(32, 64, 32, layers=4)},
     # The same without momentum: a payload holds one round's gradient, and past updates add to it.
+    # Refused, as it says too little of it.
     "plain": {
         "codec_options": {"per_chunk": 64, "decay": 0.0},
         "optimizer": {**SPEC["optimizer"], "batch_size": 2, "seq_len": 16, "outer_lr": 2e-3},
     },
-    # Refused by `agents.jobs.combinations.pay`, as the last one with the codec of the demo is, the
-    # same with another inner optimizer, and what is taken: its codec without local steps.
+    # Refused by `agents.jobs.combinations.pay`, too, as the last one with the codec of the demo is,
+    # the same with another inner optimizer, and what is taken: its codec without local steps.
     "sparse": LOCAL_STEPS,
     "sparse muon": {
         **LOCAL_STEPS,

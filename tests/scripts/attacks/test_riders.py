@@ -102,8 +102,7 @@ def test_a_spec_keeps_its_mechanisms_and_gets_a_small_model() -> None:
 
 
 def test_a_gauntlet_spec_that_leaves_options_out_is_not_given_ours() -> None:
-    """With the codec's own defaults half of the work is paid like most of it, and with ours it is
-    not, so `job create` must play the first."""
+    """The codec's own are another job, which is refused; so ours must not be played for it."""
     spec = {"score": "gauntlet", "codec": "demo", "merge": "demo_sign"}
     fields = fields_of(spec, 4)
     assert not {"codec_options", "score_options"} & set(fields)

@@ -42,6 +42,7 @@ LOCAL_STEPS: dict[str, Any] = {
 SPEC: dict[str, Any] = {
     "model": tiny_model(32, 64, 32),
     **GAUNTLET,
+    "codec_options": {},
     "score_options": {"evaluated": 16, "eval_batches": 6, "runs": 1},
     "optimizer": {"batch_size": 4, "seq_len": 32, "inner": "gradient", "outer_lr": 2e-3},
     "batches_per_round": 36,
@@ -58,6 +59,7 @@ def allowed() -> Iterator[None]:
     payload works on them."""
     with (
         patch.object(pay, "showing", lambda *_: []),
+        patch.object(pay, "saying_little", lambda *_: []),
         patch.object(pay, "paying", lambda *_: []),
     ):
         yield

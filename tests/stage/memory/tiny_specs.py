@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+# Of codec `demo`: a job that validators score is refused where less is sent of a chunk.
+EIGHTH: dict[str, Any] = {"chunk": 16, "per_chunk": 32}
 GAUNTLET: dict[str, Any] = {
     "codec": "demo",
+    "codec_options": EIGHTH,
     "merge": "demo_sign",
     "score": "gauntlet",
     "verify": "gauntlet",
