@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from agents.jobs.job import JobContext
@@ -41,9 +42,10 @@ from agents.rounds.plan import Plan, Plans
 from agents.rounds.report import RoundReport
 from agents.rounds.stage_memory import StageMemories
 from agents.storage.content_store import ContentStore
+from agents.training import last_bits
 from agents.training.assignment import work_order
 from agents.training.replay import run_task
-from agents.training.state import State
+from agents.training.state import State, model_hash
 
 _KEPT = 64
 _KEPT_OF_ONE = 2  # a reorg may take the newest back
@@ -80,10 +82,20 @@ class Memories:
         """As `before`, from weights that this seed moved in their last bits. Of a split model."""
         return self._stages.before(job_id, plan, node, moved_by=seed)
 
-    def carried(self, job_id: int, plan: Plan, node: int, kept: Kept | None = None) -> Carried:
+    def carried(
+        self,
+        job_id: int,
+        plan: Plan,
+        node: int,
+        kept: Kept | None = None,
+        moved_by: bytes = b"",
+    ) -> Carried:
         """All that the node takes into the round of `plan`, where the model is not split.
 
-        `kept` gives the node's own copies, which save it from doing its rounds again.
+        `kept` gives the node's own copies, which save it from doing its rounds again. `moved_by`: a
+        seed by which the weights of these rounds are moved in their last bits, to see whether
+        rounding decides what is carried; empty for the weights as they are.
+
         Raises StoreError or PayloadError when an artefact of an earlier round can't be had.
         """
         job = self._models.job(job_id)
@@ -105,14 +117,17 @@ class Memories:
                 break
             counted += rounds  # a node that has its own copy asks of its newest round alone
             history = _history(counted[len(todo) :])
-            if (known := self._found.get((node, history))) is not None:
+            known = None if moved_by else self._found.get((node, history))
+            if known is not None:
                 found, last = known, index
                 break
             todo.append(one)
         for place in reversed(range(len(todo))):
             index, number, report, _ = todo[place]
-            found = self._advance(job_id, job, number, report, node, found.into(job, last, index))
-            self._keep(node, _history(counted[place:]), found)
+            carried = found.into(job, last, index)
+            found = self._advance(job_id, job, number, report, node, carried, moved_by)
+            if not moved_by:  # nobody asks by a seed again
+                self._keep(node, _history(counted[place:]), found)
             last = index
         return found.into(job, last, plan.step)
 
@@ -140,6 +155,7 @@ class Memories:
         report: RoundReport,
         node: int,
         carried: Carried,
+        moved_by: bytes,
     ) -> Carried:
         """What the node has after a finalized round, by doing its work of that round again."""
         plan = self._plans.past(job_id, number)
@@ -147,6 +163,9 @@ class Memories:
         task = work_order(
             plan.manifest, node, job.spec, job_id, plan.step, bytes.fromhex(report.prev_model)
         )
+        if moved_by:
+            before = last_bits.moved(before, moved_by)
+            task = replace(task, model_id=model_hash(before))
         try:
             own = run_task(job.net(self._device), task, before, job.data, inner=carried.inner)
         except FloatingPointError:

@@ -16,6 +16,7 @@ from agents.jobs.job import JobContext
 from agents.pipeline.hand_over import Passage, Signed
 from agents.protocol.draw_chance import Exposure
 from agents.protocol.numbers import ZERO_DIGEST
+from agents.rounds.carried import Carried
 from agents.rounds.plan import Plan
 from agents.rounds.submissions import Submission
 from agents.training.state import State
@@ -30,6 +31,11 @@ def _no_moved_memory(node: int, seed: bytes) -> State | None:
     raise ValueError(f"the inputs have a memory of node {node}, and not how its last bits move it")
 
 
+def _no_moved(node: int, seed: bytes) -> Carried:
+    # As for `_no_moved_memory`.
+    raise ValueError(f"node {node} took something over, and not how its last bits move it")
+
+
 def _nothing_signed(passage: Passage, digest: bytes, signature: bytes) -> bool:
     return False
 
@@ -41,9 +47,10 @@ class RoundInputs:
     `before`: the model that the round starts from. `memory`: a node's codec memory before the
     round; `inner`: the state of its inner optimizer, None for zero (both: see
     `agents.rounds.codec_memory`). `moved_memory`: the memory again, of a split model, where a seed
-    moved the last bits of the weights that the earlier rounds start from. `patient`: whether a
-    payload that is gone since it was read is worth waiting for. `signed`: whether a signature is
-    that of the sender of a passage, over the digest of what it handed on, where the model is split.
+    moved the last bits of the weights that the earlier rounds start from; `moved`: likewise memory
+    and inner state, of a model that is not split. `patient`: whether a payload that is gone since
+    it was read is worth waiting for. `signed`: whether a signature is that of the sender of a
+    passage, over the digest of what it handed on, where the model is split.
 
     `lies`: by node, evidence of what it stated wrong of the shards that it owns.
 
@@ -66,6 +73,7 @@ class RoundInputs:
     memory: Callable[[int], State | None] = _no_memory
     moved_memory: Callable[[int, bytes], State | None] = _no_moved_memory
     inner: Callable[[int], State | None] = _no_memory
+    moved: Callable[[int, bytes], Carried] = _no_moved
     patient: bool = True
     signed: Signed = _nothing_signed
     lies: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)

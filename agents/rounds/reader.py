@@ -206,6 +206,7 @@ class RoundReader:
             memory=lambda node: self.memories.before(job_id, plan, node),
             moved_memory=lambda node, seed: self.memories.moved(job_id, plan, node, seed),
             inner=lambda node: self.memories.carried(job_id, plan, node).inner,
+            moved=lambda node, seed: self.memories.carried(job_id, plan, node, moved_by=seed),
             patient=patient,
             signed=self._signed(job_id, round_id, plan),
         )

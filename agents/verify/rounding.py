@@ -42,8 +42,8 @@ from agents.training import last_bits
 from agents.training.norms import distance, norm
 from agents.training.state import State
 
-_SHARE = 1 / 4  # of what honest machines may be apart by
-_MARGIN = 2.0  # times as far as the last bits lead
+SHARE = 1 / 4  # of what honest machines may be apart by
+MARGIN = 2.0  # times as far as the last bits lead
 _LOOKED_AT = 1024  # numbers of a tensor, on the way
 
 Start = Callable[[State], StageWork]
@@ -78,14 +78,14 @@ def excusers(
     first, far, there = None, 0.0, None
     for place, there in enumerate(_trail(start(moved), moved, entries)):
         far = _far(plain[place], there)
-        if first is None and far > _SHARE * limit:
+        if first is None and far > SHARE * limit:
             first = place
     if first is None:
         return ()
     last, moved_last = plain[-1], there
     if apart is not None and last is not None and moved_last is not None:
         far = apart(last, moved_last)
-    if off > _MARGIN * far:
+    if off > MARGIN * far:
         return ()
     return _senders(entries[: first + 1])
 
@@ -103,9 +103,9 @@ def decides_what_is_owed(
         off: the length of what its payload is off by; None where that is not known.
     """
     far = norm(owed) if moved is None else distance(owed, moved)
-    if far <= _SHARE * limit * (norm(own) + norm(owed)):
+    if far <= SHARE * limit * (norm(own) + norm(owed)):
         return False
-    return off is None or not off > _MARGIN * far  # not finite: decided, too
+    return off is None or not off > MARGIN * far  # not finite: decided, too
 
 
 def _trail(work: StageWork, before: State, entries: Sequence[Entry]) -> Iterator[Tensor | None]:

@@ -61,11 +61,13 @@ from agents.verify.reexecution import (
     compare_encoded,
     unlike,
 )
+from agents.verify.unsettled import rounding_decides
 
 _AT_THE_EDGE = (
     "its payload is at the edge of what the job's noise allows, where another machine's rounding "
     "may decide"
 )
+_BY_ROUNDING = "rounding alone decides what its steps give"
 _COMMIT_SLACK_S = 60  # compute time is a wall clock's; the window is the chain's
 
 
@@ -294,15 +296,23 @@ def reexecute(
     task = work_order(
         inputs.plan.manifest, node, spec, inputs.job_id, inputs.plan.step, model_hash(inputs.before)
     )
-    try:
-        net, inner = inputs.job.net(device), inputs.inner(node)
-        own = run_task(net, task, inputs.before, inputs.job.data, inner=inner)
-    except FloatingPointError as error:
-        # Whoever did this work had nothing to send.
-        return _finding(inputs, submission, violation, f"Replay does not finish: {error}.", {})
     told = (proofs or Proofs(store)).of(inputs, [node])[node]
     proof, trace = (None, None) if isinstance(told, str) else told
     same_class = _same_class(submission, proof, device)
+    net, inner = inputs.job.net(device), inputs.inner(node)
+
+    def moved(before: State, state: State | None) -> State:
+        there = replace(task, model_id=model_hash(before))
+        return run_task(net, there, before, inputs.job.data, inner=state).pseudo_gradient
+
+    try:
+        own = run_task(net, task, inputs.before, inputs.job.data, inner=inner)
+    except FloatingPointError as error:
+        # Whoever did this work had nothing to send.
+        reason = f"Replay does not finish: {error}."
+        if not same_class and rounding_decides(inputs, node, None, None, moved):
+            return _not_judged(inputs, submission, reason, {})
+        return _finding(inputs, submission, violation, reason, {})
     if inputs.job.noised:
         return _judge_noised(inputs, submission, own.pseudo_gradient, violation, store)
     try:
@@ -335,9 +345,20 @@ def reexecute(
         known = replayed is None or (trace is not None and trace.hashes == own.hashes)
         sure = verdict.exact and known
         return right if sure else replace(right, unsure=unlike(_stated_class(submission, proof)))
+    if not same_class and rounding_decides(inputs, node, own.pseudo_gradient, verdict, moved):
+        return _not_judged(inputs, submission, verdict.reason, details)
     if replayed is not None:
         details["bisection"] = _first_wrong(replayed, trace, submission.reveal.trace_root)
     return _finding(inputs, submission, violation, verdict.reason, details, shown)
+
+
+def _not_judged(
+    inputs: RoundInputs, submission: Submission, why: str, details: dict[str, Any]
+) -> Finding:
+    """No word on a node of another class that would be wrong here."""
+    reason = f"Not judged by a machine of another class: {_BY_ROUNDING}. ({why})"
+    found = _finding(inputs, submission, None, reason, details)
+    return replace(found, unsure=_BY_ROUNDING)
 
 
 def _copies(inputs: RoundInputs, store: ContentStore) -> Copies:

@@ -78,8 +78,12 @@ class Second:
         return [self.work(node, kept) for node, kept in self.left.items() if node.name != "eve"]
 
     def finding(self, works: Sequence[PublishedWork], node: Node) -> Finding:
-        inputs = inputs_of(self.tiny, self.plan, works)
-        found = replace(inputs, inner=lambda one: self.memories.carried(JOB, self.plan, one).inner)
+        carried, place = self.memories.carried, (JOB, self.plan)
+        found = replace(
+            inputs_of(self.tiny, self.plan, works),
+            inner=lambda one: carried(*place, one).inner,
+            moved=lambda one, seed: carried(*place, one, moved_by=seed),
+        )
         return reexecute(found, node.node_id, DEVICE, self.tiny.store)
 
     def pay(self, works: Sequence[PublishedWork], cheat: Node) -> dict[Node, int]:

@@ -15,6 +15,7 @@ from agents.rounds.plan import Plan
 from agents.rounds.submissions import fetch
 from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import next_carry
+from agents.training.norms import distance, norm
 from agents.training.state import State, model_hash
 from agents.verify.spot_checks import reexecute
 from tests.stage.memory.honest_round import (
@@ -117,6 +118,14 @@ def test_who_looks_after_an_appeal_agrees_with_who_looked_before(run: Run) -> No
 def test_a_trainers_own_copy_saves_it_the_work(run: Run) -> None:
     plan, own = run.next(), Carried(inner=run.works[5].inner)
     assert run.memories().carried(1, plan, 5, lambda *place: own).inner is own.inner
+
+
+def test_moved_weights_lead_to_another_state_which_is_not_kept(run: Run) -> None:
+    plan, memories = run.next(), run.memories()
+    moved, own = memories.carried(1, plan, 5, moved_by=b"draw" * 8).inner, run.works[5].inner
+    assert moved is not None and own is not None
+    assert 0 < distance(moved, own) < 0.01 * norm(own)
+    assert digest(memories.carried(1, plan, 5).inner) == digest(own)
 
 
 def test_work_from_the_kept_state_is_reproduced(run: Run) -> None:
