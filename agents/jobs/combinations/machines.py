@@ -23,10 +23,12 @@ _SKIPPED = {
     True: ((0.021, 1, 7), (0.044, 2, 12), (0.062, 3, 16), (0.096, 4, 22)),
     False: ((0.112, 1, 8), (0.187, 2, 20), (0.233, 3, 30), (0.3, 6, 46)),
 }
-# Relative L2 by which honest nodes differed in 12 to 96 steps; without a warm-up in 96 steps.
+# Relative L2 by which honest nodes differed in 12 to 96 steps; without a warm-up in 96 steps, which
+# depends on the text: in fp32 2.4e-3 in the study. On two pages of docs, beside AVX-512 and MKL's
+# own branch, it was up to 0.16 (0.19 by `demo`, 0.47 by `sparse`, 0.61 by `polytope`).
 _HONEST = {
-    ("fp32", True): (4.9e-5, 2.4e-3),
-    ("fp32", False): (0.054, 0.082),
+    ("fp32", True): (4.9e-5, 0.16),
+    ("fp32", False): (0.054, 0.61),
     ("bf16", True): (0.025, 0.32),
     ("bf16", False): (0.26, 0.82),
 }
@@ -145,7 +147,8 @@ def skippable(spec: JobSpec, verification: Verification, codec: Codec) -> list[s
 
 
 def convicting(spec: JobSpec, verification: Verification, codec: Codec) -> list[str]:
-    """Tolerances that convict an honest node of another class."""
+    """Tolerances by which an honest node of another class would be wrong. It is not found so, since
+    rounding decides (`agents.verify.unsettled`), and neither is one that leaves as much out."""
     if not verification.redone:
         return []
     warm, cold = _HONEST[spec.precision, codec.lossless]
@@ -158,7 +161,8 @@ def convicting(spec: JobSpec, verification: Verification, codec: Codec) -> list[
     return [
         f"tolerances: honest nodes of different determinism classes were {honest:.2g} apart "
         f"({spec.precision}, codec {spec.codec}), more than the {_radius(spec):.3g} that are "
-        "allowed, and one that is drawn would be reported; warm up, or allow more"
+        "allowed: no verifier of another class can tell one from a node that leaves work out; warm "
+        "up, or list classes"
     ]
 
 
