@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,6 +19,7 @@ from scripts._shared.node_options import node_of, node_options
 from scripts._shared.operator import explained
 from scripts._shared.places import LOCALNET
 from scripts._shared.quorum import refuse_quorum
+from scripts._shared.spec_file import spec_fields
 
 READY_S = 180.0
 FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
@@ -61,6 +63,11 @@ FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
     multiple=True,
     help="Text to train on (default: Python's standard library).",
 )
+@click.option(
+    "--spec",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Fields of the first job's spec, YAML or JSON (default: a model as in `make demo`).",
+)
 @node_options
 @click.option(
     "--web-port",
@@ -76,6 +83,7 @@ def cli(
     directory: Path,
     port: int,
     rounds: int,
+    spec: Path | None,
     no_job: bool,
     web_port: int,
     no_web: bool,
@@ -93,6 +101,7 @@ def cli(
 
     refuse_quorum(given["members"], given["threshold"])  # type: ignore[arg-type]
     files = given.pop("files")
+    fields = spec_fields(spec, rounds)
     settings = LocalnetSettings(port=port, unbonding_period=7_200, **given)  # type: ignore[arg-type]
     with terminate_as_exit(), Supervisor(directory / "logs") as supervisor:
         try:
@@ -103,7 +112,7 @@ def cli(
                 click.echo(f"Open {page}")
             if not no_job:
                 _say("publishing the first job")
-                _first_job(net, rounds, files)  # type: ignore[arg-type]
+                _first_job(net, fields, files)  # type: ignore[arg-type]
             _say(f"starting {len(net.seats)} agents")
             for name in net.seats:
                 net.start_agent(name)
@@ -118,19 +127,24 @@ def _say(text: str) -> None:
     click.echo(f"localnet: {text} ...")
 
 
-def _first_job(net: object, rounds: int, files: tuple[Path, ...]) -> None:
+def _first_job(net: object, fields: dict[str, Any], files: tuple[Path, ...]) -> None:
     from agents.jobs.publish import Terms, publish_job
     from agents.protocol.numbers import ZOO
     from agents.storage.content_store import open_store
-    from agents.training.documents import read_documents, stdlib_corpus
+    from agents.training.documents import DataError, read_documents, stdlib_corpus
+    from agents.training.spec import SpecError
     from scripts._demo.scenario import OPTIMIZER
     from scripts._net.localnet import Localnet
     from scripts._net.pace import paced
 
     assert isinstance(net, Localnet)
     documents = read_documents(files) if files else stdlib_corpus()
-    fields = {"rounds": rounds, "optimizer": {**OPTIMIZER, "inner_state": "kept"}}
-    published = publish_job(open_store(str(net.store)), documents, fields)
+    rounds = fields["rounds"]
+    fields = {"optimizer": {**OPTIMIZER, "inner_state": "kept"}, **fields}
+    try:
+        published = publish_job(open_store(str(net.store)), documents, fields)
+    except (DataError, SpecError) as error:
+        raise click.ClickException(str(error)) from None
     # A hundredth of what a sponsor offers by default: whoever creates a job here is served first,
     # although rounds that have gone by quickly count for more than what a new job is expected to.
     terms = paced(Terms.brief(reward_per_round=10 * ZOO), net.chain.block_s)

@@ -15,7 +15,6 @@ import click
 
 from agents.protocol.numbers import MAX_NODES
 from agents.runtime.errors import Reverted, TxRefused
-from agents.runtime.files import SPEC_BYTES, read_yaml
 from scripts._shared.connecting import (
     ConnectedProviderCommand,
     account_option,
@@ -45,6 +44,7 @@ from scripts._shared.operator import (
     zoo,
 )
 from scripts._shared.signing import signing, yes_option
+from scripts._shared.spec_file import spec_fields
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 WINDOWS = ("commit", "reveal", "aggregate", "challenge", "appeal", "dispute")
@@ -78,20 +78,6 @@ def window_option(name: str, words: str, otherwise: str | None = None) -> Any:
 @click.group()
 def cli() -> None:
     """A sponsor's commands."""
-
-
-def _spec_fields(path: Path | None, rounds: int | None) -> dict[str, Any]:
-    """Return the spec's fields from a YAML or JSON file, with `rounds` set over it."""
-    from scripts._shared.job_classes import written_out
-
-    try:
-        fields = read_yaml(path, SPEC_BYTES) if path else {}
-    except (OSError, ValueError) as error:
-        raise click.ClickException(f"{path} cannot be used: {error}.") from None
-    if not isinstance(fields, dict):
-        raise click.ClickException(f"{path} must hold the spec's fields by name.")
-    fields = written_out(fields)
-    return fields if rounds is None else {**fields, "rounds": rounds}
 
 
 _PACKING = (
@@ -198,7 +184,7 @@ def create(
     """
     contracts = Contracts(deployment)
     store = store_of(store, contracts.chain_id)
-    fields = _spec_fields(given["spec"], given["rounds"])
+    fields = spec_fields(given["spec"], given["rounds"])
     rounds = _rounds(fields)
     terms = _paid(contracts, _terms(contracts, account, rounds, given), fields, given)
     amount = _funded(rounds, given["fund_rounds"]) * terms.reward_per_round
@@ -291,7 +277,7 @@ def pack(deployment: Path | None, store: str | None, **given: Any) -> None:
 
     contracts = Contracts(deployment)
     store = store_of(store, contracts.chain_id)
-    fields = _spec_fields(given["spec"], given["rounds"])
+    fields = spec_fields(given["spec"], given["rounds"])
     terms = _paid(contracts, _terms(contracts, None, _rounds(fields), given), fields, given)
     published, key = _published(contracts, terms, fields, store, given)
     create_job = next(

@@ -62,12 +62,16 @@ def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Joined]:
     port = free_port()
     text = folder / "text.txt"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 400)
+    # The job that runs all the while: at the usual size its agents compute for five minutes.
+    spec = folder / "spec.yaml"
+    spec.write_text(SPEC)
     with Supervisor(folder / "logs", ROOT) as supervisor:
         process = supervisor.start(
             "localnet",
             [
                 *(sys.executable, "-m", "scripts.devnet", "--port", str(port)),
-                *("--directory", str(folder / "net"), "--data", str(text), *SMALL),
+                *("--directory", str(folder / "net"), "--data", str(text)),
+                *("--spec", str(spec), *SMALL),
             ],
             env={"PYTHONUNBUFFERED": "1"},
         )
