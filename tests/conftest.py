@@ -8,6 +8,7 @@ Hypothesis' own limit is 200 ms of wall time for an example.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,10 @@ from agents.runtime import logs
 
 if TYPE_CHECKING:
     from tests.stage.chain.finished_job import FinishedJob
+
+# Where two threads of torch share a core with other processes, the one that waits would spin for as
+# long as the other is not on it: a hundred times the work itself. Read when libraries are loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")

@@ -65,6 +65,7 @@ def test_bits_do_not_depend_on_threads_or_instruction_set():
         "NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3 AVX512F",
         "PYTHONPATH": ".",
         "OMP_NUM_THREADS": "2",
+        "OMP_WAIT_POLICY": "PASSIVE",
     }
     root = Path(__file__).parents[4]
     command = [sys.executable, "-m", "tests.agents.mechanisms.codec.digests"]

@@ -114,7 +114,8 @@ def test_another_process_gets_the_same_bits(rule):
         "torch.set_num_threads(2)\n"
         f"print(here.digest('{rule}'))\n"
     )
-    env = {"ATEN_CPU_CAPABILITY": "default", "PYTHONPATH": ".", "OMP_NUM_THREADS": "2"}
+    threads = {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "PASSIVE"}
+    env = {"ATEN_CPU_CAPABILITY": "default", "PYTHONPATH": ".", **threads}
     root = Path(__file__).parents[4]
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, env=env, cwd=root, capture_output=True, text=True, check=True)
