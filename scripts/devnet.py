@@ -26,7 +26,12 @@ FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
 
 
 @click.command()
-@click.option("--directory", type=click.Path(file_okay=False, path_type=Path), default=LOCALNET)
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=LOCALNET,
+    help="Folder of the network; what an earlier one left there is removed.",
+)
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import os
 import secrets
-import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +44,7 @@ from scripts._net.deployment import (
 )
 from scripts._net.gpu import own_pools
 from scripts._net.local_keys import Batch, sender_of
+from scripts._net.own_folder import make_empty
 from scripts._net.pace import roomy
 from scripts._net.plan import carry_out, estimated, planned
 from scripts._net.ports import free_port
@@ -239,12 +239,11 @@ def build_localnet(
 ) -> Localnet:
     """Put a complete network on a chain; agents are not started yet.
 
-    `directory` is emptied first. `progress` hears what is being done. `node`: the chain; None
-    starts one. Raises ProcessError, DeploymentError or RuntimeError.
+    `directory` is emptied first, if a local network made it. `progress` hears what is being done.
+    `node`: the chain; None starts one. Raises ProcessError, DeploymentError or RuntimeError.
     """
     settings = settings or LocalnetSettings()
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    make_empty(directory)
     chain: Anvil | RpcNode
     if node is None:
         progress("starting the chain")
