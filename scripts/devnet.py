@@ -30,7 +30,7 @@ FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
     default=LOCALNET,
-    help="Folder of the network; what an earlier one left there is removed.",
+    help="Folder of the network; an earlier one's is emptied, or renamed if a key paid for it.",
 )
 @click.option(
     "--port",

@@ -239,11 +239,14 @@ def build_localnet(
 ) -> Localnet:
     """Put a complete network on a chain; agents are not started yet.
 
-    `directory` is emptied first, if a local network made it. `progress` hears what is being done.
-    `node`: the chain; None starts one. Raises ProcessError, DeploymentError or RuntimeError.
+    `directory` is emptied first, if a local network made it (`own_folder`). `progress` hears what
+    is being done. `node`: the chain; None starts one. Raises ProcessError, DeploymentError or
+    RuntimeError.
     """
     settings = settings or LocalnetSettings()
-    make_empty(directory)
+    kept = make_empty(directory, None if node is None or node.payer is None else node.chain_id)
+    if kept is not None:
+        progress(f"keeping the network before, whose wallets may hold ether, in {relative(kept)}")
     chain: Anvil | RpcNode
     if node is None:
         progress("starting the chain")

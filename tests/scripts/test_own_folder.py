@@ -51,3 +51,13 @@ def test_neither_a_file_nor_what_a_link_leads_to_is_emptied(tmp_path: Path) -> N
         with pytest.raises(DeploymentError):
             make_empty(tmp_path / name)
     assert (tmp_path / "file").exists()
+
+
+def test_wallets_that_somebody_paid_for_are_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "net"
+    for number in (1, 2):
+        make_empty(folder, paid_on=11_155_111)
+        (folder / "key").write_text(str(number))
+    assert make_empty(folder) == tmp_path / "net-11155111-2"
+    assert [(tmp_path / f"net-11155111-{n}" / "key").read_text() for n in (1, 2)] == ["1", "2"]
+    assert make_empty(folder) is None
