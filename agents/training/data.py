@@ -210,6 +210,10 @@ def _load_tokenizer(raw: bytes) -> tuple[int, Callable[[bytes], NDArray[np.integ
         loaded = Tokenizer.from_str(raw.decode())
     except Exception as error:  # the library raises bare Exception for any malformed file
         raise DataError(f"the tokenizer file cannot be used: {error}") from error
+    # What a file says of them is for batches of a model. Here it would lose text, or add what is
+    # none, in any amount: the length to pad to may be a thousand million tokens.
+    loaded.no_truncation()
+    loaded.no_padding()
 
     def encode(document: bytes) -> NDArray[np.integer[Any]]:
         ids = loaded.encode(document.decode(), add_special_tokens=False).ids

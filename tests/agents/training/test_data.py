@@ -288,6 +288,25 @@ def test_a_tokenizer_file_is_used_or_refused(store: EmbeddedStore) -> None:
         pack([b"w1"], store, tokenizer=b"{}", separator=0)
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst",
+                        "stride": 0}},
+        {"padding": {"strategy": {"Fixed": 10**12}, "direction": "Right", "pad_id": 0,
+                     "pad_to_multiple_of": None, "pad_type_id": 0, "pad_token": "w0"}},
+    ],
+    ids=["truncation", "padding"],
+)  # fmt: skip
+def test_a_tokenizer_neither_cuts_nor_pads(
+    store: EmbeddedStore, setting: dict[str, object]
+) -> None:
+    """The hub's files often cut texts to the length of the model that they came with."""
+    raw = json.dumps(json.loads(word_tokenizer(300)) | setting).encode()
+    cid = pack([b"w1 w2 w3 w4"], store, tokenizer=raw, separator=7)
+    assert Dataset.from_bytes(store.get(cid, 10**6)).tokens == 5
+
+
 def test_the_missing_tokenizer_extra_is_named(
     store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
