@@ -40,7 +40,7 @@ from agents.training.data import MAX_MANIFEST_BYTES, Dataset, DataSource, Reader
 from agents.training.documents import DataError
 from agents.training.flat import FlatModel
 from agents.training.inner_state import optimizer_shapes
-from agents.training.model import hidden_names, init_state, template
+from agents.training.model import hidden_names, init_state, template_of_job
 from agents.training.sealed_data import key_for, open_sealed
 from agents.training.slices import Slices, hidden_of, init_stages, products, stage_template
 from agents.training.spec import MAX_SPEC_BYTES, Hyperparameters, JobSpec, SpecError
@@ -368,7 +368,7 @@ def _stage_shapes(slices: Slices | None) -> tuple[Shapes, ...]:
 def _template(spec: JobSpec, config: bytes | None) -> Shapes:
     """The tensors of the spec's model; SpecError if it can't be built."""
     try:
-        return template(spec.model, config)
+        return template_of_job(spec.model, config)
     except Exception as error:  # any class of error can come out of a stranger's model
         raise SpecError(f"model: {type(error).__name__}: {error}"[:500]) from error
 

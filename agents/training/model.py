@@ -19,7 +19,7 @@ from agents.training.rng import bell, derive_key
 from agents.training.spec import ModelSpec
 
 MAX_PARAMETERS = 4_000_000_000
-MAX_BUFFER_BYTES = 256 << 20  # of tables beside the parameters, which no count of memory has
+MAX_TABLE_BYTES = 256 << 20  # beside the parameters, which no count of a job's memory has
 _INIT_STD = 0.02
 
 
@@ -171,20 +171,24 @@ MODEL_KINDS: dict[str, Callable[[ModelSpec, bytes | None], nn.Module]] = {
 }
 
 
-def check_size(model: nn.Module, counted: int = 0) -> None:
-    """ValueError if a network, which may be on ``"meta"``, exceeds ``MAX_PARAMETERS``, or
-    ``MAX_BUFFER_BYTES`` with its tables of positions or masks.
-
-    counted: bytes of its tables that a count of memory has.
-    """
+def check_size(model: nn.Module) -> None:
+    """ValueError if a network, which may be on ``"meta"``, exceeds ``MAX_PARAMETERS``."""
     count = sum(p.numel() for p in model.parameters())
     if count > MAX_PARAMETERS:
         raise ValueError(f"the model has {count} parameters, at most {MAX_PARAMETERS} are allowed")
+
+
+def check_tables(model: nn.Module, counted: int = 0) -> None:
+    """ValueError if what a network of a job has beside its parameters, positions or masks, exceeds
+    ``MAX_TABLE_BYTES``. Tasks count the tables of their models themselves.
+
+    counted: bytes of them that a count of memory has.
+    """
     beside = sum(b.numel() * b.element_size() for b in model.buffers()) - counted
-    if beside > MAX_BUFFER_BYTES:
+    if beside > MAX_TABLE_BYTES:
         raise ValueError(
             f"the model has tables of {beside} bytes beside its parameters, at most "
-            f"{MAX_BUFFER_BYTES} are allowed; shorten its sequences or narrow its heads"
+            f"{MAX_TABLE_BYTES} are allowed; shorten its sequences or narrow its heads"
         )
 
 
@@ -234,7 +238,7 @@ def build_model(spec: ModelSpec, config: bytes | None = None, device: str = "cpu
         device: where parameters live; ``"meta"`` allocates nothing.
 
     Raises:
-        ValueError: as `check_size`.
+        ValueError: the network would have more than ``MAX_PARAMETERS`` parameters.
     """
     with shapes_only():
         shape_only = MODEL_KINDS[spec.kind](spec, config)
@@ -247,8 +251,18 @@ def build_model(spec: ModelSpec, config: bytes | None = None, device: str = "cpu
 
 def template(spec: ModelSpec, config: bytes | None = None) -> dict[str, tuple[int, ...]]:
     """Name -> shape of each trained tensor, sorted by name; tied tensors appear once."""
-    named = build_model(spec, config, device="meta").named_parameters()
-    return {name: tuple(p.shape) for name, p in sorted(named)}
+    return _shapes(build_model(spec, config, device="meta"))
+
+
+def template_of_job(spec: ModelSpec, config: bytes | None = None) -> dict[str, tuple[int, ...]]:
+    """The same for a model of a job. ValueError as `check_tables` as well."""
+    model = build_model(spec, config, device="meta")
+    check_tables(model)
+    return _shapes(model)
+
+
+def _shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(p.shape) for name, p in sorted(model.named_parameters())}
 
 
 def hidden_names(spec: ModelSpec, config: bytes | None = None) -> tuple[str, ...]:

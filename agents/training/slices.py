@@ -24,6 +24,7 @@ from agents.training.model import (
     RMSNorm,
     Rotary,
     check_size,
+    check_tables,
     draw,
     hidden_matrices,
     init_tensor,
@@ -207,7 +208,7 @@ def build_stage(slices: Slices, index: int, device: str = "cpu") -> Stage:
     Its fixed table, if it has one, is drawn. Nothing of another stage is allocated.
 
     Raises:
-        ValueError: as `check_size` of the stage alone.
+        ValueError: as `check_size` and `check_tables` of the stage alone.
     """
     with shapes_only():
         _check_size(Stage(slices, index))
@@ -222,7 +223,7 @@ def stage_template(slices: Slices, index: int) -> dict[str, tuple[int, ...]]:
     """Name -> shape of each trained tensor of a stage, sorted by name.
 
     Raises:
-        ValueError: as `check_size` of the stage alone.
+        ValueError: as `check_size` and `check_tables` of the stage alone.
     """
     with shapes_only():
         stage = Stage(slices, index)
@@ -282,7 +283,8 @@ def _fixed(stage: Stage) -> int:
 
 
 def _check_size(stage: Stage) -> None:
-    check_size(stage, 4 * _fixed(stage))
+    check_size(stage)
+    check_tables(stage, 4 * _fixed(stage))
 
 
 def products(slices: Slices, index: int, length: int) -> int:

@@ -164,3 +164,13 @@ def test_a_model_that_can_t_be_built_is_a_wrong_spec(
     spec = spec.model_copy(update={"model": spec.model.model_copy(update=model)})
     with pytest.raises(SpecError, match="model: ModelConfigError"):
         JobContext(spec, store)
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["whole", "in stages"])
+def test_a_model_of_wide_tables_is_a_wrong_spec(tiny: HonestRound, cut: bool) -> None:
+    """No count of a job's memory has them: sequences of 131,072 by 1,024 numbers are 512 MiB."""
+    given = fields(tiny) if cut else tiny.job.spec.model_dump(mode="json")
+    wide = {"d_model": 1024, "n_heads": 1, "n_kv_heads": 1, "max_seq_len": 131_072}
+    spec = JobSpec.from_dict({**given, "model": {**given["model"], **wide}})
+    with pytest.raises(SpecError, match="bytes beside its parameters"):
+        JobContext(spec, tiny.store, memory=1 << 40)
