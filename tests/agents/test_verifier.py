@@ -257,6 +257,7 @@ def test_what_contracts_owe_is_taken_out_before_a_round_is_looked_at(tiny: Hones
     one.access = SimpleNamespace(
         step=_nothing, ready=lambda job, node: True, seals=lambda job: False
     )
+    one.proposer = SimpleNamespace(publish=_nothing)
     one.validator = SimpleNamespace(step=_nothing)
     one.announcements = SimpleNamespace(settle=_nothing)
     one.purse = SimpleNamespace(collect=collect)
