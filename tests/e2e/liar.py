@@ -76,7 +76,8 @@ class LiarInJob(AggregatorInJob):
     def __init__(self, context: Context, store: ContentStore, network: Network) -> None:
         super().__init__(context, store, network)
         models, sealing = self.access.models, self.access.sealing
-        reader = DoublingReader(network, store, "cpu", models=models, sealing=sealing)
+        place = {"models": models, "sealing": sealing, "folder": context.artefacts}
+        reader = DoublingReader(network, store, "cpu", **place)
         gathering = Gathering(context, network, reader)
         self.proposer = Proposer(network, reader, context.sender, 0.0, gathering)
 

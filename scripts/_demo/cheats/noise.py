@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends random numbers of an honest norm, with an invented trace that is consistent with them."""
+"""Sends random signs of an honest norm, with an invented trace that is consistent with them.
+
+All numbers of a tensor are equally large. Among Gaussian ones of that norm some are larger than the
+node's steps can have made, and such a payload is refused by its bytes alone
+(`agents.rounds.payload_bound`).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +34,7 @@ class Noise(Trainer):
         invented = {}
         sent = job.codec.decode(honest.payload, job.shapes, plan.codec_seed(job.codec, node))
         for name, tensor in sent.items():
-            noise = torch.from_numpy(draw.standard_normal(tuple(tensor.shape)).astype(np.float32))
+            noise = torch.from_numpy(draw.choice(np.float32([-1, 1]), tuple(tensor.shape)))
             invented[name] = noise * (tensor.norm() / noise.norm())
         payload = job.codec.encode(invented, None, plan.codec_seed(job.codec, node))
         return forged(honest, node, payload, model_hash(invented))
