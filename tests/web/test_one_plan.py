@@ -158,6 +158,31 @@ def test_closed_in_another_tab__this_one_asks_nothing_more(
     assert reader.page.evaluate(JOURNAL) == []
 
 
+def test_while_nothing_changes__the_journal_is_not_written(
+    stage: Stage, visit: Begin, blocks: Blocks
+) -> None:
+    """A tab hears of another one's closing a moment late: what it wrote by then would undo it."""
+    reader, _ = _registering(stage, visit, blocks)
+    reader.page.wait_for_timeout(TWO_LOOKS_MS)  # by then a node has told the transaction's number
+    reader.page.evaluate(
+        """() => {
+          window.written = [];
+          const set = Storage.prototype.setItem;
+          Storage.prototype.setItem = function (name, value) {
+            window.written.push(name);
+            return set.call(this, name, value);
+          };
+        }"""
+    )
+    reader.page.wait_for_timeout(TWO_LOOKS_MS)
+    assert "menagerie:journal" not in reader.page.evaluate("window.written")
+    blocks()
+    reader.step("register", "sent")
+    assert "menagerie:journal" in reader.page.evaluate("window.written")
+    blocks()
+    assert "is registered with 120 ZOO" in reader.result()
+
+
 def test_another_chain_in_the_middle__the_list_waits_for_its_own(
     stage: Stage, visit: Begin, blocks: Blocks
 ) -> None:

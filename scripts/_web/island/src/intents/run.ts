@@ -164,10 +164,17 @@ export class Run implements Done {
     else if (this.written) throw new Gone();
   }
 
-  /** Change the entry as it stands in the journal by now. Throws Halted where it was closed. */
+  /**
+   * Change the entry as it stands in the journal by now. Throws Halted where it was closed.
+   *
+   * Nothing is written where nothing has changed: what another tab does is seen here a moment later,
+   * and an entry written in that moment would undo that it was closed there.
+   */
   private write(change: (entry: Entry) => void): void {
     this.read();
+    const before = JSON.stringify(this.entry);
     change(this.entry);
+    if (this.written && JSON.stringify(this.entry) === before) return;
     this.written = !isEmpty(this.entry);
     if (this.written) save(this.entry);
     else drop(this.entry.id);
