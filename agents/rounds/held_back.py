@@ -25,6 +25,9 @@ from agents.storage.errors import StoreError, StoreUnavailable
 
 _KIND = "held"
 
+_Result = tuple[int, int, bytes]
+"""Job, round, digest of the report."""
+
 
 class HeldBack:
     """Those of one node. `folder`: on its own disk, where nobody else reads."""
@@ -33,8 +36,9 @@ class HeldBack:
         self._network = network
         self._store = store
         self._folder = folder
-        self._held: set[tuple[int, int, bytes]] | None = None  # job, round, digest of the report
-        self._published: set[tuple[int, int, bytes]] = set()
+        names = [path.name.split("-")[1:] for path in folder.glob(f"{_KIND}-*-*-*")]
+        self._held = {(int(job), int(round_), bytes.fromhex(r)) for job, round_, r in names}
+        self._published: set[_Result] = set()
 
     def keep(self, view: View, files: tuple[bytes, ...]) -> None:
         """Have the files of a result on disk. `files`: its report comes last. Raises OSError."""
@@ -43,18 +47,18 @@ class HeldBack:
         place = self._place(key)
         for number, file in enumerate(files):
             write_atomic(place / str(number), file)
-        self._all().add(key)
+        self._held.add(key)
 
     def step(self, view: View) -> str | None:
         """Publish what stands in the round of `view`; returns what was done.
 
         Raises StoreUnavailable, and is called again.
         """
-        held = [key for key in self._all() if key[0] == view.job_id]
+        held = [key for key in self._held if key[0] == view.job_id]
         for key in held:
             if key[1] < view.round_id or view.round.settled or view.phase == Phase.VOID:
                 shutil.rmtree(self._place(key), ignore_errors=True)
-                self._all().discard(key)
+                self._held.discard(key)
                 self._published.discard(key)
         mine = [key for key in held if key[1] == view.round_id]
         if not mine or view.round.result_hash == ZERO_DIGEST:
@@ -74,12 +78,6 @@ class HeldBack:
         self._published.add(key)
         return said
 
-    def _all(self) -> set[tuple[int, int, bytes]]:
-        if self._held is None:
-            names = [path.name.split("-")[1:] for path in self._folder.glob(f"{_KIND}-*-*-*")]
-            self._held = {(int(job), int(round_), bytes.fromhex(r)) for job, round_, r in names}
-        return self._held
-
-    def _place(self, key: tuple[int, int, bytes]) -> Path:
+    def _place(self, key: _Result) -> Path:
         job, round_, report = key
         return self._folder / f"{_KIND}-{job}-{round_}-{report.hex()}"
