@@ -22,6 +22,7 @@ from scripts._shared.quorum import refuse_quorum
 from scripts._shared.spec_file import spec_fields
 
 READY_S = 180.0
+ROUNDS = 1_000
 FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
 
 
@@ -59,7 +60,9 @@ FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
     help="Seconds.",
 )
 @click.option(
-    "--rounds", type=click.IntRange(1), default=1_000, show_default=True, help="Of the first job."
+    "--rounds",
+    type=click.IntRange(1),
+    help=f"Of the first job (default: as --spec says, else {ROUNDS:,}).",
 )
 @click.option(
     "--data",
@@ -87,7 +90,8 @@ FEWEST_EXECUTORS = 3  # of redundant tasks: a pool must be able to outvote one
 def cli(
     directory: Path,
     port: int,
-    rounds: int,
+    rounds: int | None,
+    files: tuple[Path, ...],
     spec: Path | None,
     no_job: bool,
     web_port: int,
@@ -105,8 +109,7 @@ def cli(
     from scripts._net.processes import Supervisor, terminate_as_exit
 
     refuse_quorum(given["members"], given["threshold"])  # type: ignore[arg-type]
-    files = given.pop("files")
-    fields = spec_fields(spec, rounds)
+    fields = {"rounds": ROUNDS, **spec_fields(spec, rounds)}
     settings = LocalnetSettings(port=port, unbonding_period=7_200, **given)  # type: ignore[arg-type]
     with terminate_as_exit(), Supervisor(directory / "logs") as supervisor:
         try:
@@ -117,7 +120,7 @@ def cli(
                 click.echo(f"Open {page}")
             if not no_job:
                 _say("publishing the first job")
-                _first_job(net, fields, files)  # type: ignore[arg-type]
+                _first_job(net, fields, files)
             _say(f"starting {len(net.seats)} agents")
             for name in net.seats:
                 net.start_agent(name)

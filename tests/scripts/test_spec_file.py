@@ -37,3 +37,27 @@ def test_what_is_none_is_refused__and_localnet_starts_nothing(
     done = CliRunner().invoke(cli, ["--spec", str(file), "--directory", str(folder)])
     assert done.exit_code == 1 and why in done.output
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "rounds"), [((), 3), (("--rounds", "7"), 7)], ids=["the spec's", "typed"]
+)
+def test_localnet_plays_the_rounds_of_its_spec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...], rounds: int
+) -> None:
+    """As far as the first job; the network before it is not started."""
+    file, told = tmp_path / "spec.yaml", list[object]()
+    file.write_text("rounds: 3\n")
+
+    class Ended(Exception):
+        pass
+
+    def first_job(net: object, fields: dict[str, object], files: tuple[Path, ...]) -> None:
+        told.append(fields["rounds"])
+        raise Ended
+
+    monkeypatch.setattr("scripts._net.localnet.build_localnet", lambda *_: None)
+    monkeypatch.setattr("scripts.devnet._first_job", first_job)
+    asked = ["--spec", str(file), "--directory", str(tmp_path / "net"), "--no-web", *typed]
+    assert isinstance(CliRunner().invoke(cli, asked).exception, Ended)
+    assert told == [rounds]
