@@ -103,7 +103,8 @@ def malformed(inputs: RoundInputs) -> list[Finding]:
     found = _disowned(inputs) + _lied(inputs)
     for submission in inputs.submissions:
         if submission.gradient is None and not submission.unavailable:
-            found.append(_finding(inputs, submission, Violation.INVALID, submission.reason, {}))
+            violation = _violation(inputs, submission.reveal.node)
+            found.append(_finding(inputs, submission, violation, submission.reason, {}))
     return found
 
 
@@ -280,8 +281,7 @@ def reexecute(
     submission = next(s for s in inputs.submissions if s.reveal.node == node)
     if submission.gradient is None:
         raise ValueError(f"node {node} has no readable payload to compare with")
-    # The contract takes COPIED for identical contents only.
-    violation = Violation.COPIED if node in inputs.flagged else Violation.INVALID
+    violation = _violation(inputs, node)
     if inputs.job.verification.copies_judged:
         origin = _copies(inputs, store).judge(node, device)
         guilt = None if origin.source is None else violation
@@ -350,6 +350,14 @@ def reexecute(
     if replayed is not None:
         details["bisection"] = _first_wrong(replayed, trace, submission.reveal.trace_root)
     return _finding(inputs, submission, violation, verdict.reason, details, shown)
+
+
+def _violation(inputs: RoundInputs, node: int) -> Violation:
+    """What a node with wrong work is guilty of: the contract takes COPIED for equal contents only.
+
+    A malformed payload may be a copy too, of a node that was assigned more steps.
+    """
+    return Violation.COPIED if node in inputs.flagged else Violation.INVALID
 
 
 def _not_judged(

@@ -45,6 +45,7 @@ STEPS = {"batch_size": 2, "seq_len": 16}
 KEPT = {**STEPS, "inner_state": "kept", "inner_state_rounds": 4}
 NOISE = {"privacy": "gaussian", "privacy_options": {"noise_multiplier": 4.0}}
 NODE = 5
+BUSY = 9  # makes more steps
 
 
 @pytest.fixture(scope="module", params=["adamw", "muon"])
@@ -80,6 +81,15 @@ def test_a_spoilt_payload_is_a_finding_by_itself_and_moves_nothing(
     assert model_hash(each.compute(with_it).state) == model_hash(each.compute(others).state)
     (finding,) = malformed(each.inputs(with_it))
     assert (finding.node, finding.violation) == (NODE, Violation.INVALID)
+
+
+def test_a_copy_of_a_node_that_made_more_steps_is_still_a_copy(each: HonestRound) -> None:
+    """The copier's own steps can't give it, so it is malformed, and equal contents are flagged."""
+    copied = each.submit(NODE, each.works[BUSY].gradient)
+    assert copied.gradient is None
+    others = [one for one in each.honest() if one.reveal.node != NODE]
+    (finding,) = malformed(each.inputs([copied, *others], (NODE, BUSY)))
+    assert (finding.node, finding.violation) == (NODE, Violation.COPIED)
 
 
 def test_readers_of_the_chain_and_auditors_say_the_same(each: HonestRound) -> None:
