@@ -35,6 +35,7 @@ from agents.training.documents import DataError
 from agents.training.layout import Across, Layout, Within
 from agents.training.sharding import plain_size
 from agents.training.spec import Cid, JobSpec, describe, is_none
+from agents.training.tokenizing import Tokenizing
 
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 MAX_SHARD_BYTES = 256 * 1024 * 1024
@@ -147,7 +148,8 @@ def pack(
     vocab_size = 256
     encode: Callable[[bytes], NDArray[np.integer[Any]]] = _bytes_to_tokens
     if tokenizer is not None:
-        vocab_size, encode = _load_tokenizer(tokenizer)
+        file = Tokenizing(tokenizer)
+        vocab_size, encode = file.size, file.encode
     mark = SEPARATOR if separator is None and tokenizer is None else separator
     if mark is None or not 0 <= mark < vocab_size:
         raise DataError(f"separator must be a token from 0 to {vocab_size - 1}, got {separator}")
@@ -201,25 +203,19 @@ def _bytes_to_tokens(document: bytes) -> NDArray[np.integer[Any]]:
     return np.frombuffer(document, np.uint8)
 
 
-def _load_tokenizer(raw: bytes) -> tuple[int, Callable[[bytes], NDArray[np.integer[Any]]]]:
-    try:
-        from tokenizers import Tokenizer
-    except ImportError as error:
-        raise DataError("a tokenizer file needs the extra 'hf'; install it") from error
-    try:
-        loaded = Tokenizer.from_str(raw.decode())
-    except Exception as error:  # the library raises bare Exception for any malformed file
-        raise DataError(f"the tokenizer file cannot be used: {error}") from error
-    # What a file says of them is for batches of a model. Here it would lose text, or add what is
-    # none, in any amount: the length to pad to may be a thousand million tokens.
-    loaded.no_truncation()
-    loaded.no_padding()
+def tokenizing(dataset: Dataset, tokenizer: bytes) -> Tokenizing:
+    """A dataset's tokenizer.json at work.
 
-    def encode(document: bytes) -> NDArray[np.integer[Any]]:
-        ids = loaded.encode(document.decode(), add_special_tokens=False).ids
-        return np.asarray(ids, np.uint32)
-
-    return loaded.get_vocab_size(with_added_tokens=True), encode
+    Raises:
+        DataError: it cannot be used or has another vocabulary.
+    """
+    found = Tokenizing(tokenizer, f"the dataset's tokenizer {dataset.tokenizer}")
+    if found.size > dataset.vocab_size:
+        raise DataError(
+            f"the dataset's tokenizer {dataset.tokenizer} has {found.size} tokens, its manifest "
+            f"says {dataset.vocab_size}"
+        )
+    return found
 
 
 def encoder(
@@ -228,17 +224,9 @@ def encoder(
     """What turns UTF-8 text into a dataset's tokens. ``tokenizer``: content of its tokenizer.json.
 
     Raises:
-        DataError: the tokenizer cannot be used or has another vocabulary.
+        DataError: as `tokenizing`, also from what is returned.
     """
-    if tokenizer is None:
-        return _bytes_to_tokens
-    size, encode = _load_tokenizer(tokenizer)
-    if size > dataset.vocab_size:
-        raise DataError(
-            f"the dataset's tokenizer {dataset.tokenizer} has {size} tokens, its manifest says "
-            f"{dataset.vocab_size}"
-        )
-    return encode
+    return _bytes_to_tokens if tokenizer is None else tokenizing(dataset, tokenizer).encode
 
 
 def layout_of(dataset: Dataset, spec: JobSpec) -> Layout:
