@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from agents.models.folder import ModelFolder
-from agents.training.data import encoder
+from agents.training.data import encoder, tokenizing
 from agents.training.decode import drawn_by_reader, likeliest, written
 from agents.training.documents import DataError
 from agents.training.evaluate import token_losses
 from agents.training.flat import FlatModel
 from agents.training.state import State
+from agents.training.tokenizing import Tokenizing
 
 _ROWS = 16  # sequences of one forward pass
 
@@ -57,8 +58,9 @@ class Reader:
     def __init__(self, folder: ModelFolder, device: str) -> None:
         self._folder, self._device = folder, device
         self._window = folder.job.spec.model.max_seq_len
-        self._tokenizer = folder.tokenizer
-        self._encode = encoder(folder.dataset, self._tokenizer)
+        raw = folder.tokenizer
+        self._tokens = None if raw is None else tokenizing(folder.dataset, raw)
+        self._encode = self._tokens.encode if self._tokens else encoder(folder.dataset, None)
         self._state: State = folder.state()
         self._net: FlatModel = folder.job.net(device)
 
@@ -71,10 +73,10 @@ class Reader:
 
         Bytes that are no UTF-8 become replacement characters.
         """
-        if self._tokenizer is None:
+        if self._tokens is None:
             wait = codecs.getincrementaldecoder("utf-8")("replace")
             return lambda token: wait.decode(bytes([token]) if token < 256 else b"\xff")
-        return _Pieces(self._tokenizer)
+        return _Pieces(self._tokens)
 
     def write(
         self, prompt: str, count: int, temperature: float = 0.0, seed: int = 0
@@ -142,16 +144,14 @@ class Reader:
 class _Pieces:
     """Text of a tokenizer's tokens. A piece may depend on those before it, so all are decoded."""
 
-    def __init__(self, tokenizer: bytes) -> None:
-        from tokenizers import Tokenizer
-
-        self._tokenizer = Tokenizer.from_str(tokenizer.decode())
+    def __init__(self, tokenizer: Tokenizing) -> None:
+        self._tokenizer = tokenizer
         self._tokens: list[int] = []
         self._told = ""
 
     def __call__(self, token: int) -> str:
         self._tokens.append(token)
-        text: str = self._tokenizer.decode(self._tokens)
+        text = self._tokenizer.decode(self._tokens)
         if text.endswith("�") or not text.startswith(self._told):
             return ""  # a character that is not complete
         new, self._told = text[len(self._told) :], text

@@ -20,7 +20,9 @@ from agents.models.provenance import Contributor, Provenance
 from agents.models.text import Reader
 from agents.storage.cid import cid_of_bytes
 from agents.storage.embedded import EmbeddedStore
+from agents.training.documents import DataError
 from agents.training.state import State
+from tests.agents.training.conftest import word_tokenizer
 from tests.stage.memory.tiny_specs import tiny_model
 
 ADDRESS = "0x" + "1b" * 20
@@ -194,6 +196,27 @@ def test_a_job_of_a_config_and_a_tokenizer_is_exported(
     decode = reader.decoder()
     assert "".join(decode(token) for token in reader.encode(text.encode())) == text
     assert reader.judge([text.encode()]).bytes == len(text.encode()) + 1
+
+
+def test_a_strangers_tokenizer_ends_no_reader(tmp_path: Path) -> None:
+    """It panics at the text that the model writes, or at a prompt; that is no Exception here."""
+    words = json.loads(word_tokenizer(40))
+    broken = {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated",
+              "invert": False}  # fmt: skip
+    words["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [words["pre_tokenizer"], broken]}
+    words["decoder"] = {"type": "Replace", "pattern": {"Regex": "(w+w+)+y"}, "content": ""}
+    words["model"]["vocab"]["w" * 60] = 41
+    raw = json.dumps(words).encode()
+    fields = {"model": SPEC_FIELDS["model"] | {"vocab_size": 42}}
+    folder = folder_of(tmp_path, SPEC_FIELDS | fields, tokenizer=raw, separator=3)
+    reader = Reader(folder, "cpu")
+    assert reader.decoder()(5) == "w5"
+    said = "the dataset's tokenizer bafk[a-z2-7]* cannot be used: "
+    with pytest.raises(DataError, match=said):
+        list(reader.write("x" * 60, 4))
+    decode = Reader(folder, "cpu").decoder()
+    with pytest.raises(DataError, match=said):
+        decode(41)
 
 
 def test_a_model_of_encrypted_data_is_used_without_the_key(tmp_path: Path) -> None:
