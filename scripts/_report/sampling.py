@@ -14,7 +14,12 @@ from itertools import islice
 
 from agents.jobs.job import JobContext
 from agents.storage.content_store import ContentStore
-from agents.training.data import MAX_MANIFEST_BYTES, Dataset
+from agents.training.data import (
+    MAX_MANIFEST_BYTES,
+    MAX_TOKENIZER_BYTES,
+    Dataset,
+    tokenizing,
+)
 from agents.training.decode import Choose, NotFinite, drawn, likeliest, written
 from agents.training.rng import derive_key
 from agents.training.state import State
@@ -26,7 +31,6 @@ SECONDS = 20.0
 TEMPERATURE = 0.8
 PROMPT_CHARACTERS = 40
 PROMPT_TOKENS = 48
-_MAX_TOKENIZER_BYTES = 64 << 20
 _KEY = derive_key("report", "sample")
 
 
@@ -46,10 +50,8 @@ def tokens_of(job: JobContext, store: ContentStore) -> Tokens:
             lambda words: list(words.encode()),
             lambda tokens: bytes(token & 0xFF for token in tokens).decode("utf-8", "replace"),
         )
-    from tokenizers import Tokenizer
-
-    found = Tokenizer.from_buffer(store.get(manifest.tokenizer, _MAX_TOKENIZER_BYTES))
-    return Tokens(lambda words: list(found.encode(words).ids), lambda ids: found.decode(list(ids)))
+    found = tokenizing(manifest, store.get(manifest.tokenizer, MAX_TOKENIZER_BYTES))
+    return Tokens(lambda words: found.encode(words.encode()).tolist(), found.decode)
 
 
 def samples_of(

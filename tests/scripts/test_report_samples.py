@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 
@@ -10,13 +11,15 @@ import pytest
 import torch
 
 from agents.jobs.job import JobContext
-from agents.storage.content_store import ContentStore
-from agents.training.data import pack
+from agents.storage.content_store import ContentStore, open_store
+from agents.training.data import Dataset, pack
+from agents.training.documents import DataError
 from agents.training.model import init_state
 from agents.training.spec import JobSpec
 from scripts._report import sampling
 from scripts._report.page.samples import samples
 from scripts._report.run import Sample
+from tests.agents.training.conftest import word_tokenizer
 from tests.stage.memory.demo_run import HOSTILE
 from tests.stage.memory.page_reader import Page
 
@@ -31,8 +34,6 @@ def few(monkeypatch) -> None:
 
 @pytest.fixture
 def job(tmp_path) -> Iterator[tuple[JobContext, ContentStore]]:
-    from agents.storage.content_store import open_store
-
     store = open_store(str(tmp_path))
     model = {"d_model": 8, "n_heads": 2, "n_kv_heads": 1, "n_layers": 1, "d_ff": 8}
     spec = JobSpec.from_dict({"data": pack([TEXT], store), "model": model})
@@ -50,6 +51,27 @@ def test_the_same_model_writes_the_same(job) -> None:
     for sample in one:
         assert sample.prompt == "def main():\n    return 1\ndef main():"  # whole words
         assert len(sample.before.encode()) > 0 and sample.after
+
+
+def test_the_jobs_tokenizer_speaks_as_in_training(tmp_path) -> None:
+    """Its text is neither cut nor padded, and gets no special tokens; a failure is a sentence."""
+    store = open_store(str(tmp_path))
+    fields = json.loads(word_tokenizer(40))
+    fields["truncation"] = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst",
+                            "stride": 0}  # fmt: skip
+    text = b" ".join(b"w%d" % (i % 40) for i in range(2000))
+    raw = json.dumps(fields).encode()
+    spec = JobSpec.from_dict({"data": pack([text], store, tokenizer=raw, separator=3)})
+    tokens = sampling.tokens_of(JobContext(spec, store), store)
+    assert tokens.encode("w5 w39 what w1") == [5, 39, 40, 1]
+    assert tokens.decode([5, 39]) == "w5 w39"
+    fields["pre_tokenizer"] = {"type": "FixedLength", "length": 0}
+    manifest = Dataset.from_bytes(store.get(spec.data, 1 << 20))
+    panics = {"tokenizer": store.put_bytes(json.dumps(fields).encode())}
+    data = store.put_bytes(manifest.model_copy(update=panics).to_bytes())
+    job = JobContext(spec.model_copy(update={"data": data}), store)
+    with pytest.raises(DataError, match="cannot be used: PanicException"):
+        sampling.tokens_of(job, store).encode("w5")
 
 
 def test_it_writes_no_more_than_it_may__also_beyond_the_models_window(job) -> None:

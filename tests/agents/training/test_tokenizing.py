@@ -201,8 +201,8 @@ def test_it_ends_with_its_handle() -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-def test_it_ends_with_its_caller(tmp_path: Path) -> None:
-    """Also a caller that is killed while the file computes: the time is bounded."""
+def test_it_ends_with_its_caller() -> None:
+    """However that ends: its end of the pipe is closed, and that is the end of the input."""
     words = (
         "import os, sys, signal\n"
         "from agents.training.tokenizing import Tokenizing\n"
