@@ -152,7 +152,7 @@ class Tokenizing:
         until = began + _WALL * self._taken.seconds - self._waited_s
         try:
             return self._exchange(kind, content, most, until)
-        except DataError:
+        except BaseException:  # a Ctrl-C too: what comes next would be this answer's rest
             self.close()
             raise
         finally:

@@ -227,6 +227,13 @@ def test_it_has_none_of_the_callers_settings(monkeypatch: pytest.MonkeyPatch) ->
     assert b"secret" not in environment and b"PATH=" in environment
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's choice is Linux's")
+def test_where_memory_runs_out_the_kernel_ends_it_first() -> None:
+    """A long text leaves a file more memory than a machine may have."""
+    found = Tokenizing(word_tokenizer(40))
+    assert Path(f"/proc/{found._process.pid}/oom_score_adj").read_text() == "1000\n"
+
+
 def test_it_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTHONPATH", raising=False)
