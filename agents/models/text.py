@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -65,8 +65,17 @@ class Reader:
         self._net: FlatModel = folder.job.net(device)
 
     def encode(self, text: bytes) -> list[int]:
-        """The tokens of a text in UTF-8."""
-        return [int(token) for token in self._encode(text)]
+        """The tokens of a text in UTF-8. Raises DataError for one that the model does not know."""
+        return [int(token) for token in self._known(text)]
+
+    def _known(self, text: bytes) -> NDArray[np.integer[Any]]:
+        found = self._encode(text)
+        limit = self._folder.job.spec.model.vocab_size
+        if len(found) and int(found.max()) >= limit:
+            raise DataError(
+                f"token {int(found.max())} of the text is outside the model's vocabulary of {limit}"
+            )
+        return found
 
     def decoder(self) -> Decoder:
         """What turns tokens into text. Bytes of a character that is not complete wait for the rest.
@@ -114,7 +123,7 @@ class Reader:
         pieces: list[NDArray[np.int64]] = []
         size = 0
         for text in documents:
-            pieces += [np.asarray(self._encode(text), np.int64), end]
+            pieces += [np.asarray(self._known(text), np.int64), end]
             size += len(text) + len(end)
         tokens = np.concatenate([end[:0], *pieces])
         if len(tokens) < 2:

@@ -156,7 +156,7 @@ def pack(
     dtype = np.dtype("u1" if vocab_size <= 2**8 else "<u2" if vocab_size <= 2**16 else "<u4")
     tail = np.array([mark], dtype).tobytes()
     shards = []
-    pieces = (encode(d).astype(dtype).tobytes() + tail for d in documents)
+    pieces = (within(encode(d), dtype).tobytes() + tail for d in documents)
     for chunk in _cut(pieces, shard_bytes):
         shards.append(Shard(cid=store.put_bytes(chunk), tokens=len(chunk) // dtype.itemsize))
     if not shards:
@@ -227,6 +227,15 @@ def encoder(
         DataError: as `tokenizing`, also from what is returned.
     """
     return _bytes_to_tokens if tokenizer is None else tokenizing(dataset, tokenizer).encode
+
+
+def within(tokens: NDArray[np.integer[Any]], dtype: np.dtype[Any]) -> NDArray[np.integer[Any]]:
+    """Tokens in another dtype. Raises DataError for one that it does not hold: a tokenizer.json may
+    number its tokens as it likes, and a greater number would become another token."""
+    most = np.iinfo(dtype).max
+    if len(tokens) and int(tokens.max()) > most:
+        raise DataError(f"token {int(tokens.max())} is outside the data's tokens, up to {most}")
+    return tokens.astype(dtype)
 
 
 def layout_of(dataset: Dataset, spec: JobSpec) -> Layout:
@@ -320,7 +329,7 @@ class DataSource:
         encode = encoder(self.dataset, raw)
         dtype = np.dtype(self.dataset.dtype).newbyteorder("<")
         mark = np.array([self.separator], dtype)
-        pieces = [part for text in documents for part in (encode(text).astype(dtype), mark)]
+        pieces = [part for text in documents for part in (within(encode(text), dtype), mark)]
         return np.concatenate(pieces) if pieces else np.empty(0, dtype)
 
     @property

@@ -219,6 +219,18 @@ def test_a_strangers_tokenizer_ends_no_reader(tmp_path: Path) -> None:
         decode(41)
 
 
+def test_a_token_that_the_model_does_not_know_is_a_sentence(tmp_path: Path) -> None:
+    words = json.loads(word_tokenizer(40))
+    words["model"]["vocab"]["far"] = 50
+    fields = {"model": SPEC_FIELDS["model"] | {"vocab_size": 42}}
+    raw = json.dumps(words).encode()
+    reader = Reader(folder_of(tmp_path, SPEC_FIELDS | fields, tokenizer=raw, separator=3), "cpu")
+    assert reader.encode(b"w1") == [1]
+    for use in (lambda: list(reader.write("w1 far", 4)), lambda: reader.judge([b"w1 far"])):
+        with pytest.raises(DataError, match="token 50 of the text is outside the model's vocab"):
+            use()
+
+
 def test_a_model_of_encrypted_data_is_used_without_the_key(tmp_path: Path) -> None:
     """Its separator can't be read, so documents are judged without one."""
     sealed = {"data_key": bytes(range(32)), "separator": None, "shard_bytes": 4_096}

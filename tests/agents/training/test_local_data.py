@@ -130,3 +130,21 @@ def test_the_datasets_tokenizer_encodes_texts(store: EmbeddedStore, tiny_spec: S
     public.dataset = public.dataset.model_copy(update={"vocab_size": 40})
     with pytest.raises(DataError, match="has 41 tokens, its manifest says 40"):
         public.encode([b"w5"])
+
+
+def test_a_number_that_the_data_cannot_hold_is_no_other_token(
+    store: EmbeddedStore, tiny_spec: SpecBuilder
+) -> None:
+    """A tokenizer says itself which number a token has. 261 in one byte would be 5."""
+    words = b" ".join(b"w%d" % (i % 40) for i in range(500))
+    data = pack([words], store, tokenizer=word_tokenizer(40), separator=3)
+    public = DataSource(store, tiny_spec(data=data))
+    fields = json.loads(word_tokenizer(40))
+    fields["model"]["vocab"]["w5"] = 261
+    far = json.dumps(fields).encode()
+    public.dataset = public.dataset.model_copy(update={"tokenizer": store.put_bytes(far)})
+    assert public.encode([b"w6"]).tolist() == [6, 3]
+    with pytest.raises(DataError, match="token 261 is outside the data's tokens, up to 255"):
+        public.encode([b"w6 w5"])
+    with pytest.raises(DataError, match="token 261 is outside the data's tokens, up to 255"):
+        pack([b"w6 w5"], store, tokenizer=far, separator=3)
