@@ -103,6 +103,8 @@ class Gathering:
             return Gathered((), complete=False, blind=True)
         place = view.job_id, view.round_id, seed
         if self._found is None or self._found.place != place:
+            if self._found is not None:
+                self._found.files.forget()
             self._found = _Found(place)
         shares = Shares(seed, frozenset(s.reveal.node for s in submissions))
         due = self._due(job, plan.epoch, shares, submissions)

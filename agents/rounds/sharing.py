@@ -112,7 +112,7 @@ class Sharing:
             return None
         if self._read_in != place:
             self._read, self._pieces, self._read_in = {}, {}, place
-            self._coming = SlowCalls(_WAIT_S, "pieces")
+            self._coming.forget()
         mined = self._look(view, job, plan, butterfly, node, reveals)
         if any(one.unavailable for one in mined) and self._elapsed(view) < _PATIENCE:
             return None
@@ -120,6 +120,7 @@ class Sharing:
             return None
         did = self._state(job, plan.epoch, node, butterfly, mined, view.round.opened_block)
         self._done, self._read, self._pieces = place, {}, {}
+        self._coming.forget()
         return did
 
     def _look(

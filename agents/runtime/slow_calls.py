@@ -5,6 +5,9 @@ Rule: a call that has not ended by then goes on in its thread, and its result ca
 no longer counts as one of those that run at once, so it keeps no other from being begun. Else one
 node that serves its file slowly, but never so slowly that the store gives up, would hold up whoever
 reads it as long as it likes.
+
+What nobody will take any more is told to end (`agents.storage.patience`). Else each such node has
+one more thread, and what it has sent, stay with a reader that has gone on, round after round.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import time
 from collections.abc import Callable, Container, Hashable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Generic, TypeVar
+
+from agents.storage.patience import ends_with
 
 WIDTH = 16
 """Calls that run at once."""
@@ -31,6 +36,7 @@ class SlowCalls(Generic[_K, _V]):
     def __init__(self, longest_s: float, name: str) -> None:
         self._longest_s, self._name = longest_s, name
         self._begun: dict[_K, Future[_V]] = {}
+        self._given_up = threading.Event()  # of all that were begun since `forget`
 
     def __contains__(self, key: object) -> bool:
         return key in self._begun
@@ -49,7 +55,7 @@ class SlowCalls(Generic[_K, _V]):
         while due or running:
             while due and len(running) < WIDTH:
                 key, call = due.pop()
-                self._begun[key] = begun = _in_thread(call, self._name)
+                self._begun[key] = begun = _in_thread(call, self._name, self._given_up)
                 running[begun] = time.monotonic() + self._longest_s
             left = max(0.0, min(running.values()) - time.monotonic())
             wait(running, left, FIRST_COMPLETED)
@@ -71,16 +77,18 @@ class SlowCalls(Generic[_K, _V]):
                 del self._begun[key]
 
     def forget(self) -> None:
-        """Take no result of what was begun until now."""
-        self._begun = {}
+        """Take no result of what was begun until now: what it reads from a store ends."""
+        self._given_up.set()
+        self._begun, self._given_up = {}, threading.Event()
 
 
-def _in_thread(call: Callable[[], _V], name: str) -> Future[_V]:
+def _in_thread(call: Callable[[], _V], name: str, given_up: threading.Event) -> Future[_V]:
     promised: Future[_V] = Future()
 
     def run() -> None:
         try:
-            promised.set_result(call())
+            with ends_with(given_up):
+                promised.set_result(call())
         except BaseException as error:
             promised.set_exception(error)
 

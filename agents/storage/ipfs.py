@@ -357,6 +357,8 @@ class IpfsStore:
             self._ration.missed(name, began)
             raise
         except StoreUnavailable as failed:
+            if patience.given_up:  # says nothing of the daemon, nor of the content
+                raise NotFound(f"{cid} has not come, and nobody waits for it any more") from None
             if not patience.doubtful or not self._works():
                 raise
             self._ration.missed(name, began)

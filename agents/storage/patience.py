@@ -3,17 +3,34 @@
 
 Time and tries are used up. Bytes that move win back time, bytes received also tries, up to what the
 operation had at its start. So an operation ends soon after its bytes stop or come too slowly, and
-in any case after its time plus what its bytes take at the least rate.
+in any case after its time plus what its bytes take at the least rate. It also ends when nobody
+waits for it any more: else whoever sends at that rate has each operation of a reader that has gone
+on hold what came, one beside the other.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 LEAST_RATE: Final = 64 << 10  # bytes a second that a transfer must keep up
 BYTES_A_TRY: Final = 1 << 20  # bytes that pay for one more request
+
+_waiting = threading.local()  # .given_up: for what this thread begins
+
+
+@contextmanager
+def ends_with(given_up: threading.Event) -> Iterator[None]:
+    """What this thread begins inside has no time left once `given_up` is set."""
+    _waiting.given_up = given_up
+    try:
+        yield
+    finally:
+        del _waiting.given_up
 
 
 class Patience:
@@ -35,10 +52,18 @@ class Patience:
         self._end = min(time.monotonic() + seconds, until)
         self._tries = self._all_tries = float(tries)
         self._pause_s = pause_s
+        self._given_up: threading.Event | None = getattr(_waiting, "given_up", None)
         self.doubtful = False
+
+    @property
+    def given_up(self) -> bool:
+        """Whether nobody waits for the operation any more."""
+        return self._given_up is not None and self._given_up.is_set()
 
     def left(self) -> float:
         """Seconds until the operation has to end; 0 when it is over."""
+        if self.given_up:
+            return 0.0
         return max(0.0, self._end - time.monotonic())
 
     def reach(self) -> int:
