@@ -15,32 +15,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TypeVar
 
 from agents.protocol.structs import Reveal
 from agents.rounds.report import UNAVAILABLE
 from agents.rounds.submissions import Submission
-from agents.runtime.slow_calls import WIDTH, SlowCalls
+from agents.runtime.slow_calls import SlowCalls
 
 _LONGEST_S = 60.0  # that a payload is waited for: a search of an IPFS store, by default
 _KEPT_S = 3600.0  # after the pause is over; rounds that ended leave nothing behind
 _COMING = f"{UNAVAILABLE}it is still coming"
 
-_T = TypeVar("_T")
 _Read = tuple[Submission, float]  # what was found, and when to look again if it is unavailable
-
-
-def side_by_side(calls: Sequence[Callable[[], _T]], name: str) -> list[_T]:
-    """What these return, in their order, each in a thread of its own; what one raises is raised.
-
-    `name`: of the threads. One call alone is made in this thread.
-    """
-    if len(calls) < 2:
-        return [call() for call in calls]
-    with ThreadPoolExecutor(WIDTH, name) as pool:
-        return list(pool.map(lambda call: call(), calls))
 
 
 class Searches:

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agents.rounds.inputs import RoundInputs
+from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.errors import NotFound, StoreUnavailable
+from agents.storage.ipfs import IpfsStore
 from agents.verify.proofs import Proofs
 from agents.verify.spot_checks import reexecute, suspects, suspects_by_proof, suspects_by_sign
+from scripts._net.kubo import KuboHandler, KuboServer
 from tests.stage.memory.honest_round import DEVICE, NODES, HonestRound
 
 
@@ -90,3 +93,58 @@ def test_a_store_that_is_down_is_said_and_nothing_of_it_is_kept(tiny: HonestRoun
         suspects_by_proof(without_proofs(tiny, 3, 5), proofs)
     store._search = lambda: None
     assert list(suspects_by_proof(without_proofs(tiny, 3, 5), proofs)) == [3, 5]
+
+
+class Holding(KuboServer):
+    """A daemon to which some content comes only when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(0, _Holds)
+        self.held: set[bytes] = set()
+        self.comes = threading.Event()
+
+
+class _Holds(KuboHandler):
+    server: Holding
+
+    def answer(self, call: str, options: dict[str, str], body: bytes, fault: str) -> None:
+        if "arg" in options and digest_of(options["arg"]) in self.server.held:
+            self.server.comes.wait(30)
+        super().answer(call, options, body, fault)
+
+
+@pytest.fixture
+def holding() -> Iterator[Holding]:
+    server = Holding()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.comes.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_what_comes_slowly_counts_as_missing_and_holds_nobody_up(
+    tiny: HonestRound, holding: Holding
+) -> None:
+    """Of two nodes the daemon finds the proof of one, and the trace of the other, late."""
+    store = IpfsStore(holding.address, timeout_s=60)
+    for work in tiny.works.values():
+        for raw in (work.trace, work.proof.to_bytes(), work.payload):
+            store.put_bytes(raw)
+    late = [digest_of(cid_of_bytes(tiny.works[3].proof.to_bytes()))]
+    late.append(digest_of(cid_of_bytes(tiny.works[8].trace)))
+    holding.held.update(late)
+    inputs, proofs = tiny.inputs(tiny.honest()), Proofs(store, longest_s=5.0)
+    told = proofs.of(inputs, NODES)
+    assert not holding.comes.is_set()
+    slow = [node for node in NODES if isinstance(told[node], str)]
+    assert slow == [3, 8] and all("still coming" in str(told[node]) for node in slow)
+    due = suspects_by_proof(inputs, proofs)
+    assert list(due) == [3, 8], "their work is done again, as if the proofs were missing"
+    holding.comes.set()
+    assert [*suspects_by_proof(inputs, proofs)] == [3, 8], "and so it stays in this round"
+    again = replace(inputs, draw_seed=b"\1" * 32)
+    assert not suspects_by_proof(again, proofs)
+    store.close()
