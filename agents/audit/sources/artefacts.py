@@ -23,7 +23,14 @@ from agents.storage.cid import (
     root_file_size,
 )
 from agents.storage.content_store import ContentStore
-from agents.storage.errors import CorruptContent, NotFound, StoreError, StoreUnavailable, TooLarge
+from agents.storage.errors import (
+    CorruptContent,
+    NoSuchFile,
+    NotFound,
+    StoreError,
+    StoreUnavailable,
+    TooLarge,
+)
 from agents.storage.sink import Hashed, Sink
 from agents.storage.spans import Span, Spans, cut
 
@@ -33,7 +40,8 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Failure:
     """An artefact that could not be had. `names`: all that it was called in this part of the audit,
-    or what it was called first. `altered`: the store has other bytes for its CID."""
+    or what it was called first. `altered`: the store has other bytes for its CID. Where its blocks
+    show that no file has the CID, whoever made them lied, and the store did not."""
 
     names: tuple[str, ...]
     sentence: str
@@ -89,7 +97,7 @@ class Artefacts:
         except StoreUnavailable:
             raise
         except StoreError as error:
-            self._fail(cid, error)
+            self._fail(cid, self._looked_into(cid, max_bytes, error))
         self.read[cid] = len(data)
         return data
 
@@ -129,7 +137,7 @@ class Artefacts:
         except StoreUnavailable:
             raise
         except StoreError as error:
-            self._fail(cid, error)
+            self._fail(cid, self._looked_into(cid, max_bytes, error))
         self.read[cid] = hashed.size
         return hashed.size
 
@@ -180,15 +188,32 @@ class Artefacts:
     def _refuse(self) -> NoReturn:
         raise StoreError("an audit only reads the store; nothing may be put into it")
 
+    def _looked_into(self, cid: str, max_bytes: int, error: StoreError) -> StoreError:
+        """The error, or NoSuchFile where the blocks of what is corrupt are those that the CID and
+        they themselves name, and make no file."""
+        if not isinstance(error, CorruptContent) or parse_cid(cid).codec == RAW:
+            return error
+        try:
+            found = self._store.get_spans(_digest(cid), [(0, max_bytes)], max_bytes)
+        except NoSuchFile as lie:
+            return lie
+        except StoreError:
+            return error
+        if found.blocks and root_file_size(found.blocks[0]) is None:
+            return NoSuchFile(f"the block of {cid} is no root of a file", found.blocks)
+        return error
+
     def _fail(self, artefact: str | bytes, error: StoreError) -> NoReturn:
         digest = artefact if isinstance(artefact, bytes) else _digest(artefact)
         how = {
             NotFound: "is missing from the store",
             CorruptContent: "has other bytes than it must",
+            NoSuchFile: "is no file, whoever serves it",
         }
         words = how.get(type(error), "can't be read")
         sentence = f"{self.called(artefact)} {words}: {error}"[:600] + "."
-        self._failures[digest] = Failure((), sentence, isinstance(error, CorruptContent))
+        altered = isinstance(error, CorruptContent) and not isinstance(error, NoSuchFile)
+        self._failures[digest] = Failure((), sentence, altered)
         raise error
 
 
