@@ -308,6 +308,7 @@ class IpfsStore:
         with reply:
             for _ in reply:
                 pass
+            reply.ended_well()
 
     def _patience(self) -> Patience:
         return Patience(self._seconds, self._attempts, self._backoff_s, self._until)

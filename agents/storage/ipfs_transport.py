@@ -35,10 +35,31 @@ _CONNECTIONS: Final = 16  # kept open for later calls; more threads may call at 
 _CUT_AGAIN_S: Final = 0.1
 _COUNT: Final = re.compile("[0-9]{1,18}")
 
+_TRAILERS: Final = 16
+_BROKE: Final = b"x-stream-error:"  # the trailer in which a daemon tells what it failed by
+
 _calling = threading.local()  # .watch: that of this thread's call
 
 
+class _Reply(HTTPResponse):
+    """A reply of which one trailer is kept."""
+
+    broke = ""
+    """What went wrong after the head of the reply was sent, in the daemon's words."""
+
+    def _read_and_discard_trailer(self) -> None:  # the library's, which keeps none
+        for _ in range(_TRAILERS):
+            line = self.fp.readline(MAX_JSON)
+            if line.lower().startswith(_BROKE):
+                self.broke = line[len(_BROKE) :].decode("utf-8", "replace").strip()
+            if line in (b"\r\n", b"\n", b""):
+                return
+        raise Unreadable("its trailers have no end")
+
+
 class _Plain(HTTPConnection):
+    response_class = _Reply
+
     def request(self, *args: Any, **options: Any) -> None:
         watch = _calling.watch
         watch.connection = self
@@ -47,6 +68,8 @@ class _Plain(HTTPConnection):
 
 
 class _Secure(HTTPSConnection):
+    response_class = _Reply
+
     def request(self, *args: Any, **options: Any) -> None:
         watch = _calling.watch
         watch.connection = self
@@ -171,12 +194,14 @@ class Stream:
         return int(said) if _COUNT.fullmatch(said) else 0
 
     def read_object(self) -> dict[str, Any]:
-        """The whole body as a JSON object. Raises Unreadable; ErrorResponse if it is an error."""
+        """The whole body as a JSON object. Raises Unreadable; ErrorResponse if it is an error, or
+        the daemon failed after it."""
         body = bytearray()
         for piece in self:
             body += piece
             if len(body) > MAX_JSON:
                 raise Unreadable(f"it has more than {MAX_JSON} bytes of JSON")
+        self.ended_well()
         try:
             value = parse_json(bytes(body))
         except ValueError as error:
@@ -188,6 +213,15 @@ class Stream:
                 raise Unreadable("it is an error without a message")
             raise ErrorResponse(value["Message"], None)
         return value
+
+    def ended_well(self) -> None:
+        """Raise ErrorResponse if the daemon failed after what it sent, which was read to its end.
+        Only a trailer tells: what was added may be neither complete nor pinned."""
+        if self._response is None:
+            return
+        broke = getattr(self._response._original_response, "broke", "")  # type: ignore[attr-defined]
+        if broke:
+            raise ErrorResponse(broke, None)
 
     def __iter__(self) -> Iterator[bytes]:
         room = memoryview(bytearray(MAX_JSON))

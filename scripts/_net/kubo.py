@@ -122,7 +122,7 @@ class KuboHandler(BaseHTTPRequestHandler):
         cid = options.get("arg", "")
         if call == "add":
             added = self.server.add(_file_part(body), options)
-            self.send_json({"Name": "", "Hash": _written(added, options)})
+            self.send_json({"Name": "", "Hash": _written(added, options)}, fault=fault)
         elif call == "cat" and cid in self.server.files:
             start, count = int(options.get("offset", 0)), int(options.get("length", 1 << 60))
             self._reply(self.server.files[cid][start : start + count], fault=fault, told=True)
@@ -130,7 +130,7 @@ class KuboHandler(BaseHTTPRequestHandler):
             self._reply(self.server.blocks[digest_of(cid).hex()], fault=fault)
         elif call == "pin/add" and cid in self.server.files:
             self.server.pins.add(cid)
-            self.send_json({"Pins": [_written(cid, options)]})
+            self.send_json({"Pins": [_written(cid, options)]}, fault=fault)
         elif call == "pin/ls" and cid in self.server.pins:
             self.send_json({"Keys": {_written(cid, options): {"Type": "recursive"}}})
         elif call == "pin/ls":
@@ -185,9 +185,9 @@ class KuboHandler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return bytes(body)
 
-    def send_json(self, value: object, status: int = 200) -> None:
+    def send_json(self, value: object, status: int = 200, fault: str = "") -> None:
         """Send an object as the whole reply."""
-        self._reply(json.dumps(value).encode() + b"\n", status)
+        self._reply(json.dumps(value).encode() + b"\n", status, fault)
 
     def _reply(self, data: bytes, status: int = 200, fault: str = "", told: bool = False) -> None:
         size = len(data)
@@ -213,7 +213,9 @@ class KuboHandler(BaseHTTPRequestHandler):
             self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             self.server.sent += len(piece)
         # A daemon that fails in mid-stream ends the body properly and tells in a trailer.
-        trailer = b"X-Stream-Error: unexpected EOF\r\n" if fault == "truncate" else b""
+        late = "unexpected EOF" if fault == "truncate" else ""
+        late = fault.removeprefix("late:") if fault.startswith("late:") else late
+        trailer = b"X-Stream-Error: %b\r\n" % late.encode() if late else b""
         self.wfile.write(b"0\r\n" + trailer + b"\r\n")
 
 
