@@ -10,6 +10,7 @@ is unpaid unless the file is put back.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from agents.storage.content_store import ContentStore
 
 STATES = "state-"  # what the artefacts of a miner's states begin with
 _JOURNALLED = {"payload": "content", "proof": "proof"}  # the field of an artefact's digest
-_PROBE = b"menagerie: whether this store takes content"
+_PROBE = b"menagerie: whether this store takes content "
 
 
 class _Lost(Exception):
@@ -69,8 +70,11 @@ class Publication:
         self._beside.want({name: partial(self._put, name) for name in sorted(self._wanted)})
 
     def check(self) -> None:
-        """Raise StoreError unless a store takes content now. Asked before a commitment is sent."""
-        self._store.put_bytes(_PROBE)
+        """Raise StoreError unless a store takes content now. Asked before a commitment is sent.
+
+        The content is new each time: a store need not write what it has, so a full disk takes that.
+        """
+        self._store.put_bytes(_PROBE + secrets.token_bytes(16))
 
     def _put(self, name: str) -> None:
         entry = self._commitments.get(name)

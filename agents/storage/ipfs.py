@@ -13,6 +13,7 @@ import io
 import logging
 import math
 import re
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -69,7 +70,7 @@ _NOTHING: Final = b'{"Entries":null}'
 _LISTED: Final = re.compile(rb'\s*\{\s*"Entries"')
 _NAME: Final = re.compile(rb'"Name"\s*:\s*"([a-z0-9]+)"')
 _BASE: Final = {"cid-base": "base32"}  # how a reply writes its CIDs: as this network does
-_PROBE: Final = b"menagerie: whether this daemon keeps content"
+_PROBE: Final = b"menagerie: whether this daemon keeps content "
 _NO_WRITES: Final = (403, 405)  # what a server answers that lets content be read, and none be added
 _ADD_OPTIONS: Final = {
     **_BASE,
@@ -313,14 +314,14 @@ class IpfsStore:
     def _patience(self) -> Patience:
         return Patience(self._seconds, self._attempts, self._backoff_s, self._until)
 
-    def _add(self, source: _Hashed, patience: Patience) -> str:
+    def _add(self, source: _Hashed, patience: Patience, pin: bool = True) -> str:
         try:
             reply = self._client.add(
                 source,
                 chunker=f"size-{PROFILE.chunk_size}",
                 cid_version=PROFILE.cid_version,
                 raw_leaves=PROFILE.raw_leaves,
-                pin=True,
+                pin=pin,
                 opts=dict(_ADD_OPTIONS),
                 timeout=patience,
             )
@@ -372,7 +373,9 @@ class IpfsStore:
         """Whether the daemon answers, and keeps content or may not be asked to."""
         try:
             self._version(Patience(_GRACE_S, 1, 0.0))
-            self._add(_Hashed(io.BytesIO(_PROBE), "bytes"), Patience(_GRACE_S, 1, 0.0))
+            # New bytes: what it has already a daemon need not write, so a full disk takes it.
+            probe = io.BytesIO(_PROBE + secrets.token_bytes(16))
+            self._add(_Hashed(probe, "bytes"), Patience(_GRACE_S, 1, 0.0), pin=False)
         except Refused as refused:
             return refused.status in _NO_WRITES
         except (StoreError, *FAILURES):

@@ -140,3 +140,16 @@ def test_before_a_commitment_a_store_must_take_content(stage: Stage, tmp_path: P
     with pytest.raises(StoreUnavailable):
         stage.publication(open_store(down)).check()
     stage.publication(open_stores([down, str(tmp_path / "store")])).check()
+
+
+def test_a_folder_that_can_write_no_more_is_said_before_a_commitment(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """Also where it took content before, which it need not write again."""
+    publication = stage.publication(open_store(str(tmp_path / "store")))
+    publication.check()
+    parts = tmp_path / "store" / "tmp"
+    parts.rmdir()
+    parts.touch()  # as a full disk: nothing new can be written
+    with pytest.raises(StoreUnavailable, match="cannot write"):
+        publication.check()
