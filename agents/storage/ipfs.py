@@ -52,6 +52,7 @@ from agents.storage.ipfs_errors import (
     MALFORMED,
     Refused,
     Unreadable,
+    breaks_off,
     translate,
 )
 from agents.storage.ipfs_transport import Stream, Transport
@@ -343,16 +344,18 @@ class IpfsStore:
     def _had(self, cid: str, rationed: bool = True) -> Iterator[Patience]:
         """Look for content, as long as it may be looked for; what is missing is noted.
 
-        A daemon that is too slow with it, or says in words why it can't read it, and works else,
-        can't have it: whoever serves the first block of a payload and no other, or names a block
-        that is no file, must not look like an outage, which stops all. An outage is not noted: what
-        was asked for meanwhile may be there.
+        A daemon that is too slow with it, says in words why it can't read it, or breaks off when it
+        is asked for it, and works else, can't have it. Whoever serves the first block of a payload
+        and no other, or names a block that is no file or more than a daemon can read, must not look
+        like an outage, which stops all. An outage is not noted: what was asked for meanwhile may be
+        there.
 
         rationed: whether it may be looked for less long than the longest.
         """
         name, began = digest_of(cid), time.monotonic()
         seconds = self._ration.length(name) + _GRACE_S if rationed else self._seconds
         patience = Patience(seconds, self._attempts, self._backoff_s, self._until)
+        patience.looks_again = True
         try:
             yield patience
         except (NotFound, CorruptContent):
@@ -481,8 +484,15 @@ class IpfsStore:
                 raise
             except FAILURES as error:
                 problem, may_help = translate(error, action, self.location)
+                broke = breaks_off(error)
                 patience.doubtful = isinstance(error, DOUBTFUL)
+                patience.doubtful |= broke and not patience.looks_again
                 if not may_help or not patience.again():
+                    # It may have been down for all of the tries. Who is asked again while it works
+                    # and breaks off again does so for what it was asked for.
+                    if broke and patience.looks_again and self._works():
+                        patience.looks_again = False
+                        continue
                     raise problem from None
                 if not self._down:
                     self._down = True

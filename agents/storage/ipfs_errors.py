@@ -53,6 +53,8 @@ DOUBTFUL: Final = (
 )
 """What is raised where no answer came in time, or no more of it, or a reason in words. What a
 stranger made may be the cause of it: a block that no reader of files knows, or one nobody sends."""
+_PROXYS: Final = (502, 504, 522, 524)  # what a proxy says of a server that broke off or took long
+_BREAKS: Final = (HTTPException, urllib3.exceptions.ProtocolError, ConnectionError)
 _ABSENT: Final = (
     "not found",
     "could not find",
@@ -76,6 +78,15 @@ _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (urllib3.exceptions.ProtocolError, "the connection broke off"),
     (HTTPException, "the connection broke off"),
 )
+
+
+def breaks_off(error: Exception) -> bool:
+    """Whether a server that took the request ended it without an answer of its own: it broke the
+    connection off, or a proxy before it speaks of a failure. So it is in any outage, and where one
+    content is more than the server can read, or takes longer than a proxy waits."""
+    if isinstance(error, Refused):
+        return error.status in _PROXYS
+    return isinstance(error, _BREAKS) and not isinstance(error, ConnectionRefusedError)
 
 
 def translate(error: Exception, action: str, location: str) -> tuple[StoreError, bool]:

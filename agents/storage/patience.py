@@ -43,7 +43,9 @@ class Patience:
     Attributes:
         seconds: as given.
         doubtful: whether the newest request may have failed for what was asked for, and not for who
-            was asked: nothing came in time, or the answer was a reason in words.
+            was asked: nothing came in time, the answer was a reason in words, or the server broke
+            off as often as it was asked, also once it was seen to work.
+        looks_again: whether there is one more request, once the server is seen to work.
     """
 
     def __init__(self, seconds: float, tries: int, pause_s: float, until: float = math.inf) -> None:
@@ -53,7 +55,7 @@ class Patience:
         self._tries = self._all_tries = float(tries)
         self._pause_s = pause_s
         self._given_up: threading.Event | None = getattr(_waiting, "given_up", None)
-        self.doubtful = False
+        self.doubtful = self.looks_again = False
 
     @property
     def given_up(self) -> bool:
