@@ -457,12 +457,20 @@ class RoundReader:
         The merged payloads are pinned because verifiers fetch them after this: whoever revealed one
         and takes it down must not make an honest result look wrong. The same holds for what else
         decides whose work counts, such as the logs and entries of miners.
+
+        A store may have dropped what was read, and its node may serve it no more. Then it raises
+        NotFound or CorruptContent, and the round is read anew: what can't be had is left out when
+        its time is over. Else a proposer that can't keep one payload would propose nothing.
         """
-        for line in outcome.report.nodes:
-            if line.accepted:
-                self.store.pin(self.store.resolve(bytes.fromhex(line.content)))
-        for digest in outcome.rests_on:
-            self.store.pin(self.store.resolve(digest))
+        contents = (bytes.fromhex(line.content) for line in outcome.report.nodes if line.accepted)
+        try:
+            for digest in (*contents, *outcome.rests_on):
+                self.store.pin(self.store.resolve(digest))
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            self._submissions = {}
+            raise
 
     def _merging(
         self,
