@@ -21,7 +21,7 @@ from agents.protocol.view import View
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.content_store import ContentStore
 from agents.storage.durable import write_atomic
-from agents.storage.errors import StoreError, StoreUnavailable
+from agents.storage.errors import CorruptContent, NotFound, StoreError, StoreUnavailable
 
 _KIND = "held"
 
@@ -52,7 +52,9 @@ class HeldBack:
     def step(self, view: View) -> str | None:
         """Publish what stands in the round of `view`; returns what was done.
 
-        Raises StoreUnavailable, and is called again.
+        Raises StoreUnavailable, NotFound or CorruptContent, and is called again: a daemon may take
+        longer to pin what it was just given than it is waited for, such as while it collects
+        garbage. Only what can't be read on the own disk is lost.
         """
         held = [key for key in self._held if key[0] == view.job_id]
         for key in held:
@@ -71,7 +73,7 @@ class HeldBack:
         try:
             for path in sorted(self._place(key).iterdir(), key=lambda path: int(path.name)):
                 self._store.pin(self._store.put_file(path))
-        except StoreUnavailable:
+        except (StoreUnavailable, NotFound, CorruptContent):
             raise
         except (StoreError, OSError) as error:
             said = f"lost: the result of round {view.round_id} can't be published: {error}"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,9 @@ from agents.protocol.numbers import ZERO_DIGEST, Phase
 from agents.rounds.held_back import HeldBack
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.embedded import EmbeddedStore
-from agents.storage.errors import StoreUnavailable
+from agents.storage.errors import CorruptContent, NotFound, StoreError, StoreUnavailable
+from agents.storage.ipfs import IpfsStore
+from scripts._net.kubo import KuboHandler, KuboServer, _file_part
 
 FIRST = (b"noised update", b"checkpoint", b"report of it")
 SECOND = (b"other noise", b"report of that")
@@ -87,6 +90,48 @@ def test_a_store_that_is_down_is_tried_again(store: EmbeddedStore, tmp_path: Pat
         mine.step(view_of(7, FIRST[-1]))
     mine._store = store
     assert "stands" in (mine.step(view_of(7, FIRST[-1])) or "")
+
+
+@pytest.mark.parametrize(
+    ("faults", "error"),
+    [
+        (["", "error:pin: context deadline exceeded"], NotFound),  # it collects garbage meanwhile
+        (["late:pin: context deadline exceeded"], NotFound),
+        (["damage"], CorruptContent),
+    ],
+)
+def test_a_daemon_that_fails_once_loses_no_result(
+    tmp_path: Path, faults: list[str], error: type[StoreError]
+) -> None:
+    """Else the proposer of a right result loses the challenge that nobody can have its report."""
+    server = KuboServer(handler=_Damaging)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    store = IpfsStore(server.address, attempts=2, backoff_s=0.005)
+    try:
+        mine = held(store, tmp_path)
+        mine.keep(view_of(7), FIRST)
+        server.faults.extend(faults)
+        with pytest.raises(error):
+            mine.step(view_of(7, FIRST[-1]))
+        assert "stands" in (mine.step(view_of(7, FIRST[-1])) or "")
+        assert server.pins == {cid_of_bytes(file) for file in FIRST}
+    finally:
+        store.close()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Damaging(KuboHandler):
+    """Loses the last byte of what it is to add, where the fault says so."""
+
+    def answer(self, call: str, options: dict[str, str], body: bytes, fault: str) -> None:
+        if fault == "damage":
+            added = self.server.add(_file_part(body)[:-1], options | {"pin": "false"})
+            self.send_json({"Name": "", "Hash": added})
+        else:
+            super().answer(call, options, body, fault)
 
 
 def test_a_file_that_is_gone_is_said_once(store: EmbeddedStore, tmp_path: Path) -> None:
