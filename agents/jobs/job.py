@@ -395,11 +395,13 @@ class JobContexts:
         store: ContentStore,
         key_of: Callable[[int], DataKeys | None] | None = None,
         memory: int | None = None,
+        files: Reader | None = None,
     ) -> None:
         """`key_of`: the keys of a job's data by its id, None while none is held. `memory`: as for
-        JobContext."""
+        JobContext. `files`: by what config, manifest and text are read, by default `store`."""
         self._network = network
         self._store = store
+        self._files: Reader = files or store
         self._key_of = key_of or (lambda job_id: None)
         self._memory = memory
         self._contexts: dict[tuple[int, bytes], JobContext] = {}  # asked for last: at the end
@@ -411,7 +413,7 @@ class JobContexts:
         if found is None:
             raw = self._store.get_digest(digest, MAX_SPEC_BYTES)
             found = JobContext(
-                JobSpec.from_bytes(raw), self._store, partial(self._key_of, job_id), self._memory
+                JobSpec.from_bytes(raw), self._files, partial(self._key_of, job_id), self._memory
             )
         self._contexts[job_id, digest] = found
         self._forget()

@@ -12,6 +12,7 @@ from agents.jobs.disclosed import ReceivedKeys
 from agents.jobs.job import DataKeys
 from agents.jobs.keys import DataKeyDuty
 from agents.protocol.network import Network
+from agents.rounds.large_files import LargeFiles
 from agents.rounds.models import CaughtUp, Models
 from agents.rounds.plan import Plan, Plans
 from agents.rounds.reader import RoundReader
@@ -31,7 +32,8 @@ class DataAccess:
         self._network = network
         self._store = store
         self._address = context.wallet.address
-        self.models = Models(network, store, self._key, self._caught_up, context.settings.memory)
+        memory, large = context.settings.memory, LargeFiles(store)
+        self.models = Models(network, store, self._key, self._caught_up, memory, large)
         context.metrics.model_numbers.set_function(lambda: self.models.largest)
         self._context = context
         self._duty = DataKeyDuty(network, context, self.models.spec)

@@ -44,7 +44,7 @@ def merged_updates(models: Models, job_id: int, model_hash: bytes, count: int) -
         raise CorruptContent(f"job {job_id} has no model {model_hash.hex()} in its ledger")
     bound = file_bound(job.shapes)
     return [
-        read_update(models.store.get(models.report(digest).update, bound), job.shapes)
+        read_update(models.large.get(models.report(digest).update, bound), job.shapes)
         for digest in reports[::-1][:count]
     ]
 

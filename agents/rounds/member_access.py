@@ -15,6 +15,7 @@ from agents.jobs.specs_beside import SpecsBeside
 from agents.protocol.network import Network
 from agents.protocol.structs import read
 from agents.protocol.view import View
+from agents.rounds.large_files import LargeFiles
 from agents.rounds.models import Models
 from agents.rounds.sealing import Sealing
 from agents.rounds.submissions import Unseal
@@ -34,7 +35,8 @@ class MemberAccess:
         self._identity = Identity(context.wallet)
         self._received = ReceivedKeys(network, store, context, self._identity)
         self._readers = Sealing(network, self._identity, self._address)
-        self.models = Models(network, store, self._keys, memory=context.settings.memory)
+        memory, large = context.settings.memory, LargeFiles(store)
+        self.models = Models(network, store, self._keys, memory=memory, large=large)
         self._specs = SpecsBeside(network, self.models.fetch)
 
     def step(self, job_id: int) -> str | None:

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from agents.jobs.job import DataKeys, JobContext, JobContexts
-from agents.jobs.model_files import WrongModel, changed, read_model
+from agents.jobs.model_files import Reader, WrongModel, changed, read_model
 from agents.mechanisms.options import MAX_MEMORY_ROUNDS
 from agents.protocol.network import Network
 from agents.protocol.structs import LedgerEntry
+from agents.rounds.large_files import StillComing
 from agents.rounds.report import MAX_REPORT_BYTES, RoundReport
 from agents.runtime.newest import Newest
 from agents.storage.cid import digest_of
@@ -58,6 +59,7 @@ class Models:
 
     Attributes:
         largest: numbers in the largest model, or stage of one, that was ever held.
+        large: by what checkpoints, updates and the job's text are read.
     """
 
     def __init__(
@@ -67,18 +69,23 @@ class Models:
         key_of: Callable[[int], DataKeys | None] | None = None,
         tell: Callable[[CaughtUp], None] = _unheard,
         memory: int | None = None,
+        large: Reader | None = None,
     ) -> None:
         """`key_of`: the keys of a job's encrypted data by the job's id, None while none is held.
 
         `tell`: called when a model was rebuilt, unless that was one round's ordinary step.
 
         `memory`: bytes that a job may take, see JobContext.
+
+        `large`: by what checkpoints, updates and the job's text are read, by default `store`; an
+        agent whose loop must not wait for them gives `LargeFiles`.
         """
         self._network = network
         self._tell = tell
         self._damaged: list[bytes] = []
         self._store = store
-        self._jobs = JobContexts(network, store, key_of, memory)
+        self.large: Reader = large or store
+        self._jobs = JobContexts(network, store, key_of, memory, large)
         self._states: dict[_Place, tuple[State, bytes]] = {}  # with the hash of what is kept
         self._reports: Newest[bytes, RoundReport] = Newest(_REPORTS_KEPT)
         self.largest = 0
@@ -165,7 +172,7 @@ class Models:
             report, rate = self.report(reports[index]), job.spec.outer_lr_at(index)
             after = hashes[index + 1]
             try:
-                state = changed(job, self._store, report.update, state, rate, after, stage)
+                state = changed(job, self.large, report.update, state, rate, after, stage)
             except WrongModel as error:
                 raise _lie(f"update {report.update} of round {report.round}", error) from error
         self._remember((wanted, stage), state)
@@ -197,7 +204,7 @@ class Models:
                 continue
             try:
                 return index, self._load(job_id, digest_of(checkpoint), hashes[index], stage)
-            except StoreUnavailable:
+            except (StoreUnavailable, StillComing):
                 raise
             except (StoreError, PayloadError):
                 continue  # lost or wrong: an older start and the updates lead to the same hash
@@ -206,7 +213,7 @@ class Models:
 
     def _load(self, job_id: int, digest: bytes, wanted: bytes, stage: int | None) -> State:
         try:
-            return read_model(self.job(job_id), self._store, digest, wanted, stage)
+            return read_model(self.job(job_id), self.large, digest, wanted, stage)
         except WrongModel as error:
             raise _lie(f"checkpoint {digest.hex()}", error) from error
 

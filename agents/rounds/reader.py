@@ -488,7 +488,7 @@ class RoundReader:
             name = hashlib.sha256(b"".join(key)).hexdigest()
             release = draw(job, self.folder, f"noised-{view.job_id}-{view.round_id}-{name}")
         else:
-            release = published(job, self.store, report.update)
+            release = published(job, self.models.large, report.update)
             key = (*key, report.update.encode())
         if key not in self._merged:
             nodes = [s.reveal.node for s in submissions]

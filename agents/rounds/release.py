@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 
 from agents.jobs.job import JobContext
+from agents.jobs.model_files import Reader
 from agents.mechanisms.privacy.aggregate import Aggregate
 from agents.mechanisms.privacy.gaussian import clip_total
 from agents.mechanisms.privacy.parts.residual import consistent
-from agents.storage.content_store import ContentStore
 from agents.storage.durable import write_atomic
 from agents.storage.errors import StoreError, StoreUnavailable
 from agents.training.state import PayloadError, State, file_bound, load_state, save_state
@@ -69,7 +69,7 @@ def _forget(latest: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def published(job: JobContext, store: ContentStore, update: str) -> Release:
+def published(job: JobContext, store: Reader, update: str) -> Release:
     """A release that somebody else published under the CID `update`, tested.
 
     Where it can't be read, zeros stand for it: the merge without noise must not go on from here.

@@ -62,6 +62,12 @@ class SlowCalls(Generic[_K, _V]):
             now = time.monotonic()
             running = {one: end for one, end in running.items() if not one.done() and end > now}
 
+    def wait(self, key: _K, seconds: float) -> None:
+        """Wait so long for a call to end, in any thread; not at all if it was taken."""
+        begun = self._begun.get(key)
+        if begun is not None:
+            wait([begun], seconds)
+
     def take(self, key: _K) -> _V:
         """What a call that has ended returned; what it raised is raised."""
         return self._begun.pop(key).result(timeout=0)

@@ -281,7 +281,7 @@ class Attesting:
             if cid is None:
                 return None, ["its report names no checkpoint"]
             digest = digest_of(cid)
-            read_model(models.job(job_id), models.store, digest, entry.new_model)
+            read_model(models.job(job_id), models.large, digest, entry.new_model)
         except StoreUnavailable:
             raise
         except (WrongModel, PayloadError, ReportError) as error:

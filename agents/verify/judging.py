@@ -93,7 +93,7 @@ def _has_noised(reader: RoundReader, view: View, report: RoundReport) -> bool:
     if not isinstance(job.privacy, Aggregate):
         return True
     try:
-        reader.store.get(report.update, file_bound(job.shapes))
+        reader.models.large.get(report.update, file_bound(job.shapes))
     except StoreUnavailable:
         raise
     except TooLarge:
