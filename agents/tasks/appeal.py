@@ -4,12 +4,18 @@ bond from the operator's wallet.
 
 An agent appeals or objects only if it has run the task itself, found the outcome or the verdict
 wrong, and it can still be overturned. Otherwise it would lose the bond.
+
+Rule: that a task's inputs can be had now proves nothing about then. A verdict on an undecided task
+slashes whoever revealed another result, also who said that the inputs could not be had. Where it
+would slash nobody else, nobody honest asks for it or gives it: whoever withheld the inputs until
+then would be paid for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from agents.protocol.formulas import UNAVAILABLE
 from agents.protocol.network import Network
 from agents.protocol.numbers import TaskStatus
 from agents.runtime.context import Context
@@ -19,12 +25,21 @@ from agents.tasks.contract import Task, Tasks
 
 
 def is_wrong(tasks: Tasks, task: Task, result: bytes) -> bool:
-    """Whether a verdict for `result` would overturn the outcome: two agreed on another, or nobody
-    agreed and somebody revealed another."""
+    """Whether to have the outcome overturned by a verdict for `result`: two agreed on another, or
+    nobody agreed and somebody revealed another, and did not say that the inputs can't be had."""
     if task.status in (TaskStatus.AGREED, TaskStatus.DECIDED):
         return task.result != result
-    tag = tasks.tag(task.task_id, result)
-    return task.status == TaskStatus.UNDECIDED and any(tag != t for t in task.revealed())
+    said = {tasks.tag(task.task_id, result), tasks.tag(task.task_id, UNAVAILABLE)}
+    return task.status == TaskStatus.UNDECIDED and any(t not in said for t in task.revealed())
+
+
+def slashes_denials_only(tasks: Tasks, task: Task, status: TaskStatus, result: bytes) -> bool:
+    """Whether a verdict for `result` would slash those who said that the inputs can't be had, and
+    nobody else. `status`: the task's before its appeal."""
+    right, denied = (tasks.tag(task.task_id, what) for what in (result, UNAVAILABLE))
+    revealed = task.revealed()
+    undecided = status == TaskStatus.UNDECIDED
+    return undecided and denied in revealed and all(t in (right, denied) for t in revealed)
 
 
 class TaskAppeals:

@@ -11,7 +11,9 @@ any         what anybody may send for strangers' tasks: a call of its own (`move
             comes after all that the verifier owes
 
 A verifier attests only what it has computed itself. It does not vote if its machine computes in
-another class than the task's, or if its owner also owns one of the task's executors.
+another class than the task's, or if its owner also owns one of the task's executors. Nor does it
+where its vote could slash nobody but those who said that the inputs can't be had
+(`agents.tasks.appeal`).
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from agents.runtime.context import Context
 from agents.runtime.errors import Reverted
 from agents.runtime.faults import crashpoint
 from agents.runtime.transaction import Order
-from agents.tasks.appeal import TaskAppeals, is_wrong
+from agents.tasks.appeal import TaskAppeals, is_wrong, slashes_denials_only
 from agents.tasks.compute.budget import SHARES
 from agents.tasks.contract import Decision, Task, Tasks
 from agents.tasks.runner import TaskRunner
@@ -196,7 +198,8 @@ class Recheck:
             result = self._results.get(self._name(task))
             if result is None or self.tasks.has_attested(number, place):
                 continue
-            if not self.tasks.appeal(number).voting:
+            appeal = self.tasks.appeal(number)
+            if not appeal.voting or slashes_denials_only(self.tasks, task, appeal.status, result):
                 continue
             voters = list(verdict.verifiers), list(verdict.weights)
             args = (number, place, *voters, result)
