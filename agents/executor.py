@@ -60,6 +60,7 @@ _CONFIRM = "confirm-"
 _PAYLOAD = "payload"  # the file of a commitment
 _SECRETS = "task-"  # what the keys of the journal begin with
 _SPEAK_SHARE = 4  # of the window, left when a node speaks for what it can't run again
+_LAST_SHARE = 8  # and for what it has not run again, though nothing was wrong with it
 _OVER = (TaskStatus.AGREED, TaskStatus.DECIDED, TaskStatus.UNDECIDED)
 
 
@@ -408,7 +409,7 @@ class Executor:
             again = self._confirmed.get(_CONFIRM + self._name(task))
             why = "running it again gave the same as before"
             if again is None:
-                again, why = self._unconfirmed(task, head), "it can't be run again"
+                again, why = self._unconfirmed(task, head)
             if again is None:
                 continue
             if task.status == TaskStatus.APPEALED:
@@ -424,17 +425,25 @@ class Executor:
                     return did
         return None
 
-    def _unconfirmed(self, task: Task, head: Head) -> bytes | None:
-        """What this node said, where it is about to be slashed for that, and running the task again
-        has failed until little time is left: whoever framed it may have taken the inputs down. If
-        verifiers can't have them either, nobody is slashed."""
+    def _unconfirmed(self, task: Task, head: Head) -> tuple[bytes | None, str]:
+        """What this node said, where it is about to be slashed for that and has not run the task
+        again, and why it speaks; None as long as there is time.
+
+        Running it has failed until little time is left: whoever framed it may have taken the inputs
+        down. If verifiers can't have them either, nobody is slashed. Or it has not ended until
+        even less is left: whoever framed it may have it drawn for tasks that take its processes.
+        """
         secret, name = self.secret(task), _CONFIRM + self._name(task)
         condemned = task.status == TaskStatus.APPEALED
         if secret is None or not (condemned or task.status == TaskStatus.DECIDED):
-            return None
+            return None, ""
         deadline = self.tasks.appeal(task.task_id).deadline if condemned else task.time
-        late = deadline - head.timestamp <= self.tasks.terms().appeal_s // _SPEAK_SHARE
-        return secret.result if late and self.runner.fails(name) else None
+        left, window = deadline - head.timestamp, self.tasks.terms().appeal_s
+        if left <= window // _SPEAK_SHARE and self.runner.fails(name):
+            return secret.result, "it can't be run again"
+        if left <= window // _LAST_SHARE:
+            return secret.result, "it has not been run again"
+        return None, ""
 
     def _contest(self, task: Task, again: bytes, why: str) -> str | None:
         secret = self.secret(task)

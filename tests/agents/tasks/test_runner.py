@@ -322,6 +322,24 @@ def test_what_lacks_an_input_keeps_the_second_process_from_what_is_only_expected
     until(lambda: runner.want(asked) or runner.take() or runner._at.keys() == set(both))
 
 
+def test_two_draws__may_keep_a_node_from_running_again_what_it_lost(
+    runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One runs and one lacks an input: each costs as much as the comparison that the node lost. So
+    an executor does not wait for that run for ever (`agents.executor`)."""
+    monkeypatch.setattr(background, "_PAUSE_S", 0.01)
+    all_late(monkeypatch)
+    lost = {"confirm": task("confirm", TaskStatus.DECIDED)}
+    runs = drawn("long", "short") | lost
+    assert wanted(runner, drawn("long") | lost) == {"long", "confirm"}
+    missing(runner, runs, "short")
+    for _ in range(50):
+        runner.want(runs)
+        runner.take()
+        time.sleep(0.005)
+    assert runner._at.keys() == {"long"} and not runner.fails("confirm")
+
+
 def test_a_run_that_is_wanted_no_more_ends_after_a_while(
     runner: TaskRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,27 @@ def test_framers_who_alone_had_the_inputs__gain_nothing(executors: Executors) ->
     _lapses(executors, task_id, victim)
 
 
+def test_a_framed_node_that_finds_no_time_to_run_it_again__appeals_all_the_same(
+    executors: Executors,
+) -> None:
+    """Two tasks of the framers, without inputs, keep both of its processes until the window is
+    over. What it can't run is not what fails, so it was silent, and lost 20 ZOO."""
+    task_id, victim, _ = executors.everybody(Executor, Liar)
+    executors.until(task_id, DECIDED)
+    deadline, window = executors.task(task_id).time, executors.tasks.people.settings.tasks.appeal_s
+    names = list(executors.agents)
+    with executors.held_process():
+        executors.tasks.people.wait_until(deadline - window // 6)
+        assert not any("appeal" in did for did in executors.pass_blocks(5, *names))
+        executors.tasks.people.wait_until(deadline - window // 8)
+        executors.pass_blocks(5, *names)
+    assert executors.status(task_id) == APPEALED
+    assert (victim.name, f"appealed: task {task_id}: it has not been run again") in executors.done
+    executors.all_recheck()
+    executors.until(task_id, CLOSED)
+    assert executors.gain(victim) > FEE // 2
+
+
 def test_a_framed_node_objects_to_a_verdict_though_the_inputs_are_gone(
     executors: Executors,
 ) -> None:
