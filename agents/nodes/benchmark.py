@@ -14,6 +14,11 @@ block and recompute each from the digest before it. If a fraction phi of the chu
 notice with probability at least 1 - (1 - phi)^q (drawing without repetition can only help). So q =
 20 finds 10 % of invented work with probability 0.88.
 
+A node may keep its artefact back until it knows that draw, and have it made anew as often as it
+likes: by the contract after 256 blocks, or by its next attempt. So each verifier recomputes as many
+chunks again that it draws by itself and tells nobody. Of two verifiers who must pass an answer both
+miss a share phi with probability (1 - phi)^(2 q), whatever the node has seen before.
+
 On a CPU the score is that of one core, which is what exact replay uses for training too.
 
 The time is the chain's: from the block of the request to that of the answer, whole blocks. So a
@@ -158,11 +163,13 @@ def check_submission(
     check_seed: bytes,
     count: int,
     device: str | None = None,
+    secret: bytes | None = None,
 ) -> Check:
     """A verifier's whole spot check of a submission; never raises for what a stranger wrote.
 
     `seed`, `units`, `claimed_root` and `check_seed` come from the chain, `count` is the number of
-    chunks to recompute.
+    chunks to recompute. `secret`: 32 bytes that nobody else knows, which draw as many of the others
+    again; None: no others.
     """
     try:
         digests = read_artefact(artefact, units)
@@ -171,6 +178,8 @@ def check_submission(
     if root(seed, digests) != claimed_root:
         return Check(False, "The benchmark artefact doesn't have the Merkle root given on chain.")
     chosen = draw_checks(check_seed, units, count)
+    if secret is not None:
+        chosen = sorted(chosen + draw(secret, set(range(units)).difference(chosen), count))
     wrong = wrong_chunk(seed, digests, chosen, device)
     if wrong >= 0:
         return Check(False, f"Chunk {wrong} of the benchmark is wrong.")

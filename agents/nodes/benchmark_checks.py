@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks other nodes' benchmarks: verifiers recompute a few chunks, drawn after the answer.
+"""Checks other nodes' benchmarks: verifiers recompute a few chunks, drawn after the answer, and as
+many that each draws by itself.
 
 Rule: a verdict is signed (agents/protocol/benchmark_verdict.py), so anyone can relay it. A verifier
 never judges a node of its own owner.
@@ -13,6 +14,7 @@ longest, at the least pace that a store bears with, that would take a quarter of
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
 from functools import partial
@@ -159,6 +161,8 @@ class BenchmarkChecks:
             check_seed=check_seed,
             count=self._context.settings.verifier.benchmark_checks,
             device=self._device,
+            # Its node may have seen the other draw before it let anybody see the artefact.
+            secret=secrets.token_bytes(32),
         )
 
     def _artefact(self, place: tuple[int, int], attempt: Benchmark) -> _Read | None:

@@ -87,6 +87,17 @@ def test_every_wrong_chunk_is_found_when_drawn(digests, bad):
     assert submission(forged, count=2).passed == (not {bad, bad + 1} & set(drawn))
 
 
+@pytest.mark.parametrize("bad", range(UNITS))
+def test_a_verifiers_own_draw_is_of_other_chunks(digests, bad):
+    """Who knows the public draw has not seen what else is looked at."""
+    forged = [*digests[:bad], b"\x11" * 32, *digests[bad + 1 :]]
+    assert not submission(forged, count=UNITS // 2, secret=SEED).passed
+    check = submission(digests, count=2, secret=SEED)
+    assert check.passed and check.reason.startswith(f"4 of {UNITS} chunks were recomputed")
+    check = submission(digests, count=UNITS, secret=SEED)
+    assert check.passed and check.reason.startswith(f"{UNITS} of {UNITS} ")
+
+
 def test_root_binds_seed_order_and_artefact(digests):
     swapped = [digests[1], digests[0], *digests[2:]]
     given = [(SEED, digests), (CHECK, digests), (SEED, swapped)]
