@@ -100,7 +100,8 @@ class Executor:
         self._watch = TaskWatch(self.tasks, context.chain)
         self._watch.follow(self.commitments.numbers(_SECRETS))
         self._publisher = Background(context.feed.wake, self._cannot_publish)
-        self._class: int | None = None  # the pool of the class that this machine computes in
+        self._label: str | None = None  # the class that this machine computes in, at this step
+        self._class: int | None = None  # its pool
         self._own: dict[int, Task] = {}  # as last seen
         self._asked: dict[str, Task] = {}  # what the runner may be at, by job
         self._giving_up = GivingUp()
@@ -149,7 +150,7 @@ class Executor:
 
     def _duty(self, head: Head) -> str | None:
         """What the node's tasks ask for next."""
-        label = self.runner.label
+        self._label = label = self.runner.label
         self._class = None if label is None else self.tasks.class_id(label)
         at = {task.task_id for task in self._asked.values()}
         known = self._own.keys() | self.commitments.numbers(_SECRETS)
@@ -212,20 +213,24 @@ class Executor:
     def _compute(self, lanes: dict[int, tuple[Task, int]], head: Head) -> None:
         """Have the most urgent task run that is not yet; nothing is waited for here."""
         open_jobs: dict[str, Task] = {}
+        elsewhere: set[str] = set()  # jobs of a class that this machine does not compute in now
         for task, _ in lanes.values():
-            if task.class_id != self._class:
-                if self.runner.label is not None:
-                    why = f"it is in class {self.tasks.label(task.class_id)}, not in this one's"
-                    self._say("cannot_run", task, why)
-            elif self.secret(task) is None:
-                name = self._name(task)
-                self._giving_up.note(name, task, self.runner.failed(name), head.timestamp)
+            here, name = task.class_id == self._class, self._name(task)
+            lost = not here and self._label is not None
+            if lost:
+                why = f"it is in class {self.tasks.label(task.class_id)}, not in this one's"
+                self._say("cannot_run", task, why)
+            if self.secret(task) is None:
+                failed = 1 if lost else self.runner.failed(name)
+                self._giving_up.note(name, task, failed, head.timestamp)
                 answer = self._answer(task, name, head)
                 if answer is not None:
                     self._keep(task, answer)
-                else:
+                elif here:
                     open_jobs[name] = task
-        self._giving_up.keep(open_jobs.keys())
+                else:
+                    elsewhere.add(name)
+        self._giving_up.keep(open_jobs.keys() | elsewhere)
         self._found = {name: found for name, found in self._found.items() if name in open_jobs}
         runs = {name: task for name, task in open_jobs.items() if name not in self._found}
         for task in self._lost(head):

@@ -170,6 +170,30 @@ def test_a_task_that_never_ends_costs_its_creator_the_rent(executors: Executors)
         _costs_its_creator_the_rent(executors, task_id, pair)
 
 
+def test_a_task_of_a_class_that_two_machines_hold_no_more__costs_its_creator_the_rent(
+    executors: Executors,
+) -> None:
+    """An update of a driver, or a GPU that hangs: one of the two finds another class when it starts
+    again, the other none at all. Both were silent, and lost 20 ZOO each."""
+    task_id = executors.create(executors.fresh(), run_s=3_600)
+    executors.tasks.chain.mine(2)
+    pair = executors.drawn(task_id)
+    executors.tasks.draw(task_id)
+    executors.start(*pair)
+    other, none = (executors.agents[node.name] for node in pair)
+    assert isinstance(other, Executor) and isinstance(none, Executor)
+    other.runner.label = "cuda:sm_90/132/13.0"
+    none.runner._idle.clear()
+    none.runner._jobs.want = lambda *_: None  # type: ignore[method-assign]
+    task = executors.task(task_id)
+    did = executors.pass_blocks(5, *(node.name for node in pair))
+    executors.tasks.people.wait_until(task.time - task.run_s // 6)
+    did += executors.pass_blocks(5, *(node.name for node in pair))
+    assert [what.partition(":")[0] for what in did] == ["left"], "and nothing is said so early"
+    executors.tasks.people.wait_until(task.time - task.run_s // 8)
+    _costs_its_creator_the_rent(executors, task_id, list(pair))
+
+
 def test_where_blocks_are_slow__a_task_that_never_ends_costs_its_creator_the_rent(
     executors: Executors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
