@@ -182,6 +182,9 @@ def check_submission(
         chosen = sorted(chosen + draw(secret, set(range(units)).difference(chosen), count))
     wrong = wrong_chunk(seed, digests, chosen, device)
     if wrong >= 0:
+        # A false fail costs a verifier stake: what its device finds wrong is looked at by the CPU.
+        wrong = wrong_chunk(seed, digests, chosen, "cpu")
+    if wrong >= 0:
         return Check(False, f"Chunk {wrong} of the benchmark is wrong.")
     return Check(True, f"{len(chosen)} of {units} chunks were recomputed and are right.")
 

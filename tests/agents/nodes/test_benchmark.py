@@ -98,6 +98,19 @@ def test_a_verifiers_own_draw_is_of_other_chunks(digests, bad):
     assert check.passed and check.reason.startswith(f"{UNITS} of {UNITS} ")
 
 
+def test_a_device_that_computes_wrongly_fails_no_right_work(digests, monkeypatch):
+    """Whoever signed the fail lost a fifth of its stake once the committee had looked."""
+    right = benchmark.check_chunk
+
+    def broken(previous, index, device):
+        return right(previous, index, "cpu") if device == "cpu" else b"\x11" * 32
+
+    monkeypatch.setattr(benchmark, "check_chunk", broken)
+    assert submission(digests, device="cuda").passed
+    forged = [*digests[:2], b"\x22" * 32, *digests[3:]]
+    assert not submission(forged, device="cuda").passed
+
+
 def test_root_binds_seed_order_and_artefact(digests):
     swapped = [digests[1], digests[0], *digests[2:]]
     given = [(SEED, digests), (CHECK, digests), (SEED, swapped)]
