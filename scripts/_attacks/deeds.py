@@ -29,6 +29,16 @@ def round_of(pay: Mapping[Player, int], found: Sequence[Player] = ()) -> Deed:
     return deed
 
 
+def double_the_verifiers(market: Market) -> None:
+    """The attacker's verifiers bond as much again, of money that their owners bring, and wait until
+    it counts."""
+    more = market.numbers.verifier_stake
+    for player in market.evil_verifiers:
+        market.give(player.owner, more)
+        market.chain.send(player.owner, "NodeRegistry", "add_stake", player.node, more)
+    market.chain.wait(int(market.chain.read("NodeRegistry", "maturity")) + 1)
+
+
 def without_evil(market: Market) -> None:
     """A round in which the attacker's trainers stay away."""
     number = market.train(market.honest)

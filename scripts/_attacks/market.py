@@ -34,9 +34,14 @@ UNLIMITED = 2**255
 SPEC = keccak(text="spec")
 EVIDENCE = keccak(text="evidence")
 _UNITS = 6_000  # of a benchmark
+_VERDICTS = 16  # on it that one transaction carries
 _ROOT, _ARTEFACT = keccak(text="root"), keccak(text="artefact")
 _MEMBERS = 5  # of the committee, where no deployment says how many
 _SPARE = 1_000 * ZOO  # of each owner and operator, for bonds
+_BONDS = 2  # of a challenge, beside that
+_TASKS = 1_000  # whose fees the sponsor has beside what its rounds pay
+_SUPPLY = 10**15 * ZOO
+"""No term of a network: it is enough for rounds that pay all that there is."""
 _CREDITS = (
     ("ZooToken", "balanceOf"),
     ("RewardPool", "pending"),
@@ -61,7 +66,8 @@ class Numbers:
     """What the attacks are played at. Amounts in 1e-18 ZOO.
 
     Attributes:
-        nodes: trainers of the job, and executors of the pool of tasks.
+        nodes: trainers of the job, and executors of the pool of tasks, that play.
+        trainers: of the job, where more come than play; 0: none do.
         stake: of each of them.
         verifiers: how many, each with `verifier_stake`.
         aggregators: how many, each with `aggregator_stake`.
@@ -98,6 +104,12 @@ class Numbers:
     carried: int = 0
     rounds: int = 6
     seeds: int = 1
+    trainers: int = 0
+
+    @property
+    def crowd(self) -> int:
+        """Trainers that come to a round of the job."""
+        return max(self.nodes, self.trainers)
 
     @property
     def evil_nodes(self) -> int:
@@ -163,6 +175,7 @@ class Market:
             numbers.settings or DeploymentSettings(members=(), holder=""),
             members=self.members,
             holder=self.holder,
+            supply=_SUPPLY,
         )
         self.settings = settings
         self.chain = Embedded(settings)
@@ -195,8 +208,12 @@ class Market:
         for player in self.trainers:
             self.benchmark(player)
         self.chain.wait(int(self.chain.read("NodeRegistry", "maturity")) + 1)
-        self.sponsor = self.person("sponsor", 100 * numbers.terms.reward_per_round)
-        self.stranger = self.person("stranger", 10_000 * ZOO)
+        fees = _TASKS * settings.tasks.max_fee
+        self.sponsor = self.person("sponsor", 100 * numbers.terms.reward_per_round + fees)
+        # It pays for a round of somebody else's job, and challenges.
+        terms = numbers.terms
+        paid = terms.reward_per_round + 5 * terms.challenge_bond
+        self.stranger = self.person("stranger", 10_000 * ZOO + paid)
         self.job = self.create_job(self.sponsor, rounds=50, funded=50)
 
     # -- people --------------------------------------------------------------------------------
@@ -225,15 +242,20 @@ class Market:
         """An address that is always the same for a name, with ZOO that the contracts may take."""
         address = str(_key(name).address)
         if amount:
-            self.chain.send(self.holder, "ZooToken", "transfer", address, amount)
+            self.give(address, amount)
         for spender in _SPENDERS:
             at = self.chain[spender].address
             self.chain.send(address, "ZooToken", "approve", at, UNLIMITED)
         return address
 
+    def give(self, address: str, amount: int) -> None:
+        """Somebody comes by more ZOO, in 1e-18."""
+        self.chain.send(self.holder, "ZooToken", "transfer", address, amount)
+
     def join(self, name: str, role: Role, stake: int, owner: str | None = None) -> Player:
         """A new node; `owner`: the name of a person who has others already."""
-        cold = self.person(owner or f"{name} owner", stake + _SPARE)
+        spare = _SPARE + _BONDS * self.numbers.terms.challenge_bond
+        cold = self.person(owner or f"{name} owner", stake + spare)
         key = _key(name)
         payout = str(_key(f"{name} payout").address)
         _, signed = self.consent(name, cold)
@@ -241,7 +263,7 @@ class Market:
         node = int(self.chain.send(cold, "NodeRegistry", "register_node", *args))
         self._operators[key.address] = key
         deposits = self.numbers.nodes * self.bounty(Violation.REPEATED)
-        self.person(name, _SPARE + deposits)
+        self.person(name, spare + deposits)
         return Player(name, node, cold, str(key.address), payout)
 
     def consent(self, name: str, owner: str) -> tuple[str, bytes]:
@@ -264,11 +286,13 @@ class Market:
         attempt = chain.read("NodeBenchmarks", "benchmark", node)
         place = (chain["NodeBenchmarks"].address, CHAIN_ID, node)
         data = encode_typed_data(*benchmark_verdict(*place, attempt, attempt.check_seed, True))
-        signed = [
-            bytes(self._operators[v.operator].sign_message(data).signature) for v in self.verifiers
-        ]
-        ids = [v.node for v in self.verifiers]
-        chain.send(player.operator, "NodeBenchmarks", "submit_verdicts", node, True, ids, signed)
+        for first in range(0, len(self.verifiers), _VERDICTS):
+            some = self.verifiers[first : first + _VERDICTS]
+            signed = [bytes(self._operators[v.operator].sign_message(data).signature) for v in some]
+            given = (node, True, [v.node for v in some], signed)
+            chain.send(player.operator, "NodeBenchmarks", "submit_verdicts", *given)
+            if chain.read("NodeBenchmarks", "benchmark", node).settled:
+                return
 
     def decide(self, name: str, function: str, *args: Any, governance: bool = False) -> None:
         """As many members as it takes make a call, after its delay. Raises Refused."""

@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from agents.protocol.numbers import BPS, SCALE, Phase
 from scripts._attacks.attack import Attack, Deed, Outcome, outcome
+from scripts._attacks.deeds import double_the_verifiers
 from scripts._attacks.embedded import BLOCK_S
 from scripts._attacks.market import SPEC, Market, Player
 from scripts._attacks.refusal import refused
@@ -317,10 +318,7 @@ def _at_the_cap(market: Market, play: Callable[[], Outcome]) -> Outcome:
     """The same with the attacker's verifiers at twice the others' stake, which is half of all
     weight if they are a third."""
     with market.attack():
-        for player in market.evil_verifiers:
-            more = (player.node, market.numbers.verifier_stake)
-            market.chain.send(player.owner, "NodeRegistry", "add_stake", *more)
-        market.chain.wait(int(market.chain.read("NodeRegistry", "maturity")) + 1)
+        double_the_verifiers(market)
         return play()
 
 

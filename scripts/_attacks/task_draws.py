@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from agents.protocol.formulas import UNAVAILABLE
-from agents.protocol.numbers import MAX_OPEN, Role
+from agents.protocol.numbers import MAX_OPEN, ZOO, Role
 from scripts._attacks.attack import Outcome
 from scripts._attacks.embedded import BLOCK_S
 from scripts._attacks.market import Market, Player
@@ -172,10 +172,11 @@ def add_stake_after_the_request(market: Market, numbers: TaskNumbers = DEFAULTS)
     def play(pool: TaskPool) -> None:
         cheat = weak(pool)
         lost = market.numbers.stake - int(pool.chain.read("NodeRegistry", "bonded", cheat.node))
+        more = max(ZOO, lost)  # the least that the registry takes
 
         def request() -> None:
             pool.create()
-            pool.chain.send(cheat.owner, "NodeRegistry", "add_stake", cheat.node, lost)
+            pool.chain.send(cheat.owner, "NodeRegistry", "add_stake", cheat.node, more)
 
         never_drawn(pool, request, [cheat])
         work(pool, pool.drawn(0))

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from agents.protocol.formulas import UNAVAILABLE
 from scripts._attacks.attack import Outcome
+from scripts._attacks.deeds import double_the_verifiers
 from scripts._attacks.market import Market
 from scripts._attacks.task_endings import Ending, chances, leaving, weighed, work
 from scripts._attacks.task_pool import FAKE, RIGHT, Answer, TaskNumbers, TaskPool
@@ -111,10 +112,7 @@ def block_verdicts(market: Market, numbers: TaskNumbers = DEFAULTS) -> Outcome:
     a third of them with twice the others' stake is half of the weight, and a verdict takes two
     thirds."""
     with market.attack():
-        for player in market.evil_verifiers:
-            more = (player.node, market.numbers.verifier_stake)
-            market.chain.send(player.owner, "NodeRegistry", "add_stake", *more)
-        market.chain.wait(int(market.chain.read("NodeRegistry", "maturity")) + 1)
+        double_the_verifiers(market)
         found = pair(market, numbers)
     staked = 2 * market.numbers.verifier_stake * len(market.evil_verifiers)
     return replace(found, capital=found.capital + staked, note="no appeal finds two thirds")

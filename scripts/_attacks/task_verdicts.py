@@ -171,24 +171,27 @@ def decide_alone(market: Market, numbers: TaskNumbers = DEFAULTS) -> Outcome:
         task = pool.drawn(0)
         work(pool, task)
         for player in gang:
-            more = (player.node, market.numbers.verifier_stake)
-            pool.chain.send(player.owner, "NodeRegistry", "add_stake", *more)
+            more = market.numbers.verifier_stake
+            pool.chain.send(player.owner, "NodeRegistry", "add_stake", player.node, more)
         if pool.judged(task, market.stranger, dict.fromkeys(gang, FAKE), ()) != EMPTY:
             raise AssertionError("A third of the verifiers gave a verdict.")
         pool.end_appeal(task)
         if pool.status(task) != TaskStatus.CLOSED:
             raise AssertionError("An appeal without a verdict did not end.")
 
-    capital = market.numbers.verifier_stake * len(gang) + market.settings.tasks.appeal_bond
-    return played(
-        market,
-        numbers,
-        play,
-        [*gang, market.stranger],
-        capital,
-        "no verdict",
-        lambda pool: work(pool, pool.drawn(0)),
-    )
+    capital = 2 * market.numbers.verifier_stake * len(gang) + market.settings.tasks.appeal_bond
+    with market.attack():
+        for player in gang:
+            market.give(player.owner, market.numbers.verifier_stake)
+        return played(
+            market,
+            numbers,
+            play,
+            [*gang, market.stranger],
+            capital,
+            "no verdict",
+            lambda pool: work(pool, pool.drawn(0)),
+        )
 
 
 def judge_ones_own_task(market: Market, numbers: TaskNumbers = DEFAULTS) -> Outcome:

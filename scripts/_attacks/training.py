@@ -121,15 +121,18 @@ def lie_with_a_friend(market: Market) -> Outcome:
 
 def lie_under_new_names(market: Market) -> Outcome:
     """One node sends noise, leaves with all that it has, and the next one does the same under a
-    new name."""
+    new name. It rests until then, so that both need one seat, however few a round has."""
     with market.attack():
         newcomer = market.join("newcomer", Role.TRAINER, market.numbers.stake)
         market.benchmark(newcomer)
         liars = [market.evil[0], newcomer]
+        _set_active(market, newcomer, False)
 
         def played(caught: bool) -> Deed:
             def deed(market: Market) -> None:
                 for liar in liars:
+                    if liar is newcomer:
+                        _set_active(market, liar, True)
                     players = [*_others(market, liars[0]), liar]
                     number = market.train(players)
                     arrays = market.propose(number, dict.fromkeys(players, 1))
@@ -158,6 +161,11 @@ def lie_under_new_names(market: Market) -> Outcome:
             found=played(caught=True),
             chance=drawn(market, market.evil[0]),
         )
+
+
+def _set_active(market: Market, player: Player, active: bool) -> None:
+    """A node rests, or takes part again."""
+    market.chain.send(player.operator, "NodeRegistry", "set_active", player.node, active)
 
 
 def _take_out(market: Market, leaver: Player) -> None:
@@ -194,6 +202,8 @@ def lie_in_jobs(market: Market, jobs: int) -> Outcome:
                 if place < caught:
                     reports.append(_found(market, number, liar, friends))
                 market.attest(number)
+            # A report that nobody confirms holds its round up to the end of the window.
+            for place, (market.job, number) in enumerate(rounds):
                 market.finalize(number, results[place])
             for report in reports:
                 market.execute(report)

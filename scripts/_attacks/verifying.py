@@ -162,7 +162,8 @@ def guess_a_cheat(market: Market, judge: Player) -> Outcome:
     brings the deposit's worth at most, and a wrong one costs it."""
     cheats = market.trainers
     right = Fraction(1, len(cheats))
-    cheat, other = market.honest[0], market.honest[-1]
+    cheat = market.honest[0]
+    other = next(p for p in reversed(cheats) if p != cheat)
     deposit = max(1, market.bounty(Violation.INVALID))
 
     def played(guess: Player | None) -> Deed:
@@ -212,13 +213,19 @@ def delay_by_false_reports(market: Market, judge: Player) -> Outcome:
 
 @_with_a_verifier
 def split_the_stake(market: Market, judge: Player) -> Outcome:
-    """A verifier splits its stake over two nodes: each has less than the minimum."""
+    """A verifier splits its stake over two nodes, of another owner if it must be: each has less
+    than the minimum, or where it has enough for two, nobody has approved the second one."""
     half = market.numbers.verifier_stake // 2
 
     def deed(market: Market) -> None:
-        market.join("half a verifier", Role.VERIFIER, half)
+        second = market.join("half a verifier", Role.VERIFIER, half)
+        market.chain.wait(int(market.chain.read("NodeRegistry", "maturity")) + 1)
+        number, _ = proposed(market)
+        market.attest(number, [second])
 
-    return refused(market, deed, "registry: stake too low", 2 * half)
+    enough = half >= market.settings.verifier_stake
+    reason = "results: not a verifier" if enough else "registry: stake too low"
+    return refused(market, deed, reason, 2 * half)
 
 
 @_with_a_verifier
