@@ -110,7 +110,7 @@ def cli(
 )
 @click.option("--nodes", type=click.IntRange(3, 128), help="Trainers.")
 @click.option("--stake", type=ZOO_AMOUNT, help="Of each trainer.")
-@click.option("--verifiers", type=click.IntRange(2, 64), help="How many.")
+@click.option("--verifiers", type=click.IntRange(2, 31), help="How many, of an owner each.")
 @click.option("--verifier-stake", type=ZOO_AMOUNT, help="Of each verifier.")
 @click.option("--reward", type=ZOO_AMOUNT, help="That a round pays.")
 @click.option("--retain-rounds", type=click.IntRange(0, 32), help="Rounds' pay that is retained.")

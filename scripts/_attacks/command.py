@@ -24,6 +24,7 @@ from scripts._attacks.catalogue import FAMILIES, attacks, honest_rows, play
 from scripts._attacks.deployed import deployed, with_terms
 from scripts._attacks.embedded import WHERE_PLAYED, Refused, lacking
 from scripts._attacks.honest import fairly_paid
+from scripts._attacks.job_spec import with_spec
 from scripts._attacks.market import Numbers
 from scripts._attacks.table import honest_table, printed, said, verdict
 from scripts._attacks.table import page as as_page
@@ -33,6 +34,7 @@ from scripts._shared.operator import reading, store_of
 
 FULL_ROUNDS, FULL_SEEDS = 20, 3
 _MOST_WORKERS = 4  # half a GB each
+_HONEST = 2  # trainers
 _FEW = 40  # attacks, which one process has played before others have begun
 # Of a page, around what is written into it.
 BEGIN, END = "<!-- attacks -->", "<!-- end -->"
@@ -62,10 +64,17 @@ def run(
     if page is not None and str(page) != "-":
         _around_marks(page)  # it is refused before the attacks are played, not after
     numbers, of_tasks = _read(rpc, job, store, deployment)
-    numbers = chosen(numbers, spec, full, given)
+    seats = numbers.terms.max_nodes
+    if job is not None and (given.get("nodes") or 0) > seats:
+        raise click.UsageError(f"--nodes: job {job} has seats for {seats} trainers.")
     scored = None
-    if job is None:
-        numbers, scored = usual(numbers, given), usual(numbers, given, by_scores=True)
+    try:
+        numbers = chosen(numbers, spec, full, given)
+        if job is None:
+            numbers, scored = usual(numbers, given), usual(numbers, given, by_scores=True)
+    except ValueError as error:  # of the spec, among them mechanisms that there are not
+        raise click.ClickException(f"No such job can be played: {error}.") from None
+    _somebody_honest(numbers)
     if given.get("judges") is not None:
         of_tasks = replace(of_tasks, judges=given["judges"])
     steps = Console(stderr=True)
@@ -139,13 +148,35 @@ def chosen(numbers: Numbers, spec: Path | None, full: bool, given: Mapping[str, 
         terms = replace(terms, reward_per_round=given["reward"])
     if given.get("retain_rounds") is not None:
         terms = replace(terms, retain_rounds=given["retain_rounds"])
-    if spec is not None:
-        changes["spec"] = read_yaml(spec, SPEC_BYTES)
+    if given.get("verifiers_cut") is not None:
+        terms = replace(terms, verifier_bps=round(100 * given["verifiers_cut"]))
     if full:
         changes |= {"rounds": FULL_ROUNDS, "seeds": FULL_SEEDS}
     if "nodes" not in changes:
         changes["nodes"] = min(numbers.nodes, terms.max_nodes)
-    return _admitted(replace(numbers, terms=terms, **changes), given.get("fee"))
+        changes["trainers"] = min(numbers.crowd, terms.max_nodes)
+    else:
+        changes["trainers"] = 0
+        terms = replace(terms, max_nodes=max(terms.max_nodes, changes["nodes"]))
+    numbers = replace(numbers, terms=terms, **changes)
+    if spec is not None:
+        numbers = with_spec(numbers, read_yaml(spec, SPEC_BYTES))
+        if given.get("sample") is not None:
+            numbers = replace(numbers, sample=given["sample"])
+    return _admitted(numbers, given.get("fee"))
+
+
+def _somebody_honest(numbers: Numbers) -> None:
+    """UsageError where an attacker has more than the attacks can be played with: two trainers are
+    honest, and most of the verifiers."""
+    evil, judges = numbers.evil_nodes, numbers.evil_verifiers
+    if numbers.nodes - evil >= _HONEST and 2 * judges < numbers.verifiers:
+        return
+    raise click.UsageError(
+        f"--share {numbers.share:.3g} gives the attacker {evil} of {numbers.nodes} trainers and "
+        f"{judges} of {numbers.verifiers} verifiers. The attacks are played where two trainers and "
+        "more than half of the verifiers are honest."
+    )
 
 
 def usual(numbers: Numbers, given: Mapping[str, Any], by_scores: bool = False) -> Numbers:
@@ -198,9 +229,7 @@ def _read(
 
     opened = open_store(store_of(store, network.chain.chain_id()))
     read = JobContexts(network, opened).context(job).spec
-    numbers = replace(
-        with_terms(numbers, network.job(job).terms),
-        spec=read.model_dump(mode="json"),
-        sample=read.audit_sample,
-    )
-    return numbers, of_tasks
+    terms = network.job(job).terms
+    numbers = with_terms(numbers, terms)
+    numbers = replace(numbers, trainers=min(numbers.crowd, terms.max_nodes))
+    return with_spec(numbers, read.model_dump(mode="json")), of_tasks

@@ -14,7 +14,8 @@ from scripts._attacks.market import Numbers
 from scripts._net.deployment import DeploymentSettings, TaskTerms
 
 _FEW = 3  # nodes of a role from which on the network's own number is taken
-_MANY = 32  # trainers; more would make each round slower and no figure another one
+_VOICES = 31  # of verifiers: 32 owners have one (NodeRegistry), and some attacks bring one more
+_MANY = 32  # trainers that play; more would make each round slower
 
 
 def deployed(network: Network) -> Numbers:
@@ -39,8 +40,9 @@ def deployed(network: Network) -> Numbers:
     aggregators, bonded = role(Role.AGGREGATOR, settings.aggregator_stake, usual.aggregators)
     return Numbers(
         nodes=min(nodes, _MANY),
+        trainers=nodes,
         stake=max(stake, settings.trainer_stake),
-        verifiers=verifiers,
+        verifiers=min(verifiers, _VOICES),
         verifier_stake=max(weight, settings.verifier_stake),
         aggregators=aggregators,
         aggregator_stake=max(bonded, settings.aggregator_stake),

@@ -68,7 +68,7 @@ def duty(numbers: Numbers) -> Duty:
         reward=terms.reward_per_round,
         verifier_bps=terms.verifier_bps,
         aggregator_bps=terms.aggregator_bps,
-        stakes=(numbers.stake,) * numbers.nodes,
+        stakes=(numbers.stake,) * numbers.crowd,
         table=numbers.table,
         sample=numbers.sample,
         retain_rounds=terms.retain_rounds,

@@ -8,19 +8,16 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from agents.jobs.combinations.figures import RIDERS_EARN
 from agents.jobs.publish import Terms
-from agents.jobs.verifying_pay import part_done_again
-from agents.mechanisms import codec, verify
+from agents.mechanisms import verify
 from agents.protocol.network import Network
-from agents.training.spec import JobSpec, OptimizerSpec, PipelineSpec, SpecError, describe
 from scripts._attacks.attack import Attack, Outcome
 from scripts._attacks.catalogue import play
 from scripts._attacks.deployed import deployed
 from scripts._attacks.embedded import Refused, lacking
 from scripts._attacks.honest import breaks_even, duty
+from scripts._attacks.job_spec import with_spec
 from scripts._attacks.known import KNOWN
 from scripts._attacks.market import Numbers
 from scripts._attacks.table import amount
@@ -28,6 +25,7 @@ from scripts._attacks.table import amount
 _FAMILIES = ("training", "verifying", "scoring")
 _SCORED = ("training", "verifying", "gauntlet", "consensus")  # by verifiers
 _ROUNDS = 4
+_LEAST = 2  # trainers
 _RIDERS = f"Who trains nothing and adapts what it sends to the score earns {RIDERS_EARN}."
 _VERIFIERS = "What a verifier loses by it is its cut: give them more of the pay (--verifiers-cut)."
 _SHOWN = (
@@ -52,51 +50,15 @@ class Advice:
 
 
 def numbers_of(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Numbers:
-    """What a job with these terms and fields of a spec is played at in this network."""
-    numbers = replace(deployed(network), terms=terms, spec=dict(spec), rounds=_ROUNDS)
-    numbers = replace(numbers, nodes=min(numbers.nodes, terms.max_nodes))
-    numbers = replace(numbers, job_rounds=int(spec.get("rounds", numbers.job_rounds)))
-    if "audit_sample" in spec:
-        numbers = replace(numbers, sample=int(spec["audit_sample"]))
-    return replace(numbers, part=_part(spec, numbers.nodes), carried=_carried(spec))
-
-
-def _part(spec: Mapping[str, Any], trainers: int) -> Fraction:
-    """What of a drawn trainer's work is done again. SpecError where the spec does not say it."""
-    samples = spec.get("batches_per_round", JobSpec.model_fields["batches_per_round"].default)
-    try:
-        pipeline = TypeAdapter(PipelineSpec | None).validate_python(spec.get("pipeline"))
-        return part_done_again(pipeline, TypeAdapter(int).validate_python(samples), trainers)
-    except ValidationError as error:
-        raise SpecError(describe(error)) from error
-
-
-def _carried(spec: Mapping[str, Any]) -> int:
-    """Rounds between resets of what nodes take from one into the next (`JobContext.looked_back`).
-    SpecError where the spec does not say it."""
-    try:
-        pipeline = TypeAdapter(PipelineSpec | None).validate_python(spec.get("pipeline"))
-        if pipeline is not None:
-            sharing = pipeline.sharing
-            if sharing is None or not _memory(sharing.codec, sharing.codec_options):
-                return 0
-            return sharing.full_every
-        inner = TypeAdapter(OptimizerSpec).validate_python(spec.get("optimizer", {}))
-        own = _memory(
-            str(spec.get("codec", JobSpec.model_fields["codec"].default)),
-            spec.get("codec_options", {}),
-        )
-    except ValidationError as error:
-        raise SpecError(describe(error)) from error
-    except (TypeError, ValueError) as error:
-        raise SpecError(f"codec_options: {error}") from error
-    return max(own, inner.inner_state_rounds if inner.inner_state == "kept" else 0)
-
-
-def _memory(name: str, options: Mapping[str, Any]) -> int:
-    """Rounds between resets of a codec's memory, 0 without one."""
-    made = codec.get(name)(**options)
-    return int(made.memory_rounds) if made.has_memory else 0
+    """What a job with these terms and fields of a spec is played at in this network: with no more
+    trainers than it has seats, but two, since one alone has nobody to hurt. SpecError for fields
+    that no spec may have."""
+    numbers = deployed(network)
+    nodes = max(_LEAST, min(numbers.nodes, terms.max_nodes))
+    terms = replace(terms, max_nodes=max(_LEAST, terms.max_nodes))
+    crowd = max(nodes, min(numbers.crowd, terms.max_nodes))
+    numbers = replace(numbers, terms=terms, nodes=nodes, trainers=crowd, rounds=_ROUNDS)
+    return with_spec(numbers, spec)
 
 
 def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
@@ -105,7 +67,9 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
     An attack that pays is a reason not to create the job. Where work isn't done again, as with data
     that only its owner has, no term stops a node that works on its payload's form. Where it is, the
     sponsor is told whether the verifiers' cut pays for doing it. Where `lacking` says that the
-    contracts can't be run, that is all it is told. SpecError for a pipeline that is none.
+    contracts can't be run, that is all it is told. Terms at which they refuse a deed that should
+    pass are a reason as well: nobody knows then whether an attack pays. SpecError for fields that
+    no spec may have.
     """
     numbers = numbers_of(network, terms, spec)
     redone = verify.get(str(spec.get("verify", "reexecution"))).redone
@@ -114,7 +78,9 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
     try:
         found = list(play(numbers, families(spec)))
     except Refused as error:
-        return Advice(None, (f"the attacks can't be played at these terms ({error})",))
+        return Advice(
+            f"The attacks can't be played at these terms ({error}), so one of them may pay.", ()
+        )
     # What pays at any terms says nothing about these.
     found = [(attack, one) for attack, one in found if attack.full_name not in KNOWN]
     paying = [(attack, one) for attack, one in found if one.pays]
