@@ -12,6 +12,8 @@ from collections.abc import Mapping
 KNOWN: Mapping[str, str] = {
     "consensus: tie the first scores with stake at the cap": "a third of the verifiers at twice "
     "the others' stake is half of the weight, and before any consensus a tie pays everybody alike",
+    "verifying: attest without a look": "who looked can't be told from who did not; others find "
+    "what is drawn, and have the bounties",
     "tasks: fake in own pairs and block verdicts with stake": "a third of the verifiers at twice "
     "the others' stake is half of the weight, and without them no appeal finds two thirds",
     "tasks: run a task once for both lanes of own pairs": "two owners who are friends answer with "

@@ -5,12 +5,15 @@ results, delay."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
+from agents.mechanisms import verify
 from agents.protocol import formulas
 from agents.protocol.numbers import ZOO, Phase, ReportStatus, Role, Violation
 from scripts._attacks.attack import Attack, Deed, Outcome, outcome
 from scripts._attacks.embedded import CHAIN_ID
+from scripts._attacks.honest import duty
 from scripts._attacks.market import EVIDENCE, Market, Player
 from scripts._attacks.plays import (
     announce_challenge,
@@ -293,6 +296,27 @@ def finalize_before_others_attest(market: Market, judge: Player) -> Outcome:
         market.finalize(number, arrays)
 
     return outcome(market, deed, everybody_works, [judge], market.numbers.verifier_stake)
+
+
+def attest_without_a_look(market: Market) -> Outcome:
+    """The attacker's verifiers do nobody's work again and attest what the others have attested:
+    they are paid like who looked, and save what looking costs."""
+    if not market.evil_verifiers:
+        return impossible("verifier")
+    numbers = market.numbers
+
+    def deed(market: Market) -> None:
+        number, arrays = proposed(market)
+        market.attest(number)
+        market.attest(number, market.evil_verifiers)
+        market.finalize(number, arrays)
+
+    found = outcome(market, deed, everybody_works, market.evil_verifiers, _voices(market))
+    if not verify.get(str(numbers.spec.get("verify", "reexecution"))).redone:
+        return replace(found, note="nothing is done again")
+    asked = duty(numbers)
+    looking = asked.redone * asked.trainer_pay * Fraction(str(numbers.compute))
+    return replace(found, profit=found.profit + looking * len(market.evil_verifiers))
 
 
 # -- stolen findings ---------------------------------------------------------------------------
@@ -592,6 +616,7 @@ ATTACKS = (
     Attack("vote without an approval", "verifying", vote_without_approval),
     Attack("judge one's own node", "verifying", judge_its_own_node),
     Attack("finalize before others attest", "verifying", finalize_before_others_attest),
+    Attack("attest without a look", "verifying", attest_without_a_look),
     Attack("copy a report from the mempool", "verifying", copy_a_report),
     Attack("copy an announcement", "verifying", copy_an_announcement),
     Attack("copy a challenge from the mempool", "verifying", copy_a_challenge),
