@@ -24,6 +24,7 @@ from agents.jobs.publish import Terms
 from agents.protocol import formulas
 from agents.protocol.benchmark_verdict import benchmark_verdict
 from agents.protocol.consent import operator_consent
+from agents.protocol.draw_chance import FINDINGS
 from agents.protocol.numbers import BPS, UNCLAIMED, ZOO, Phase, ReportStatus, Role, Violation
 from agents.protocol.slashing import DEFAULTS, NO_ROW, Row, reporter_share, slash_amount
 from scripts._attacks.embedded import CHAIN_ID, Embedded
@@ -262,7 +263,8 @@ class Market:
         args = (key.address, payout, int(role), stake, EMPTY, signed)
         node = int(self.chain.send(cold, "NodeRegistry", "register_node", *args))
         self._operators[key.address] = key
-        deposits = self.numbers.nodes * self.bounty(Violation.REPEATED)
+        # Of all nodes of a round, and of one in several jobs.
+        deposits = (self.numbers.nodes + FINDINGS) * self.bounty(Violation.REPEATED)
         self.person(name, spare + deposits)
         return Player(name, node, cold, str(key.address), payout)
 

@@ -79,6 +79,13 @@ def test_dear_terms__are_no_reason_not_to_play(
     assert advice(NETWORK, replace(Terms(), **terms), {}).notes[0].startswith("none of ")
 
 
+def test_few_trainers_may_have_large_stakes(at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verifier deposits for each of five findings what the third strike brings."""
+    monkeypatch.setattr(quick, "_FAMILIES", ("training",))
+    at(nodes=3, stake=3_000 * ZOO)
+    assert advice(NETWORK, Terms(), {}).notes[0].startswith("none of ")
+
+
 def test_what_is_done_again__counts_all_trainers_and_not_only_those_that_play(at: Any) -> None:
     """With 64 trainers it is 14.1 and a cut of 28 %; with the 32 that play 8.4 and 31.5 %."""
     at(nodes=32, trainers=64)
