@@ -185,7 +185,9 @@ def usual(numbers: Numbers, given: Mapping[str, Any], by_scores: bool = False) -
     done again, the cut is a job's without that: `by_scores`, a job that verifiers' scores pay, or
     a spec that says so."""
     if given.get("retain_rounds") is None:
-        terms = replace(numbers.terms, retain_rounds=retained_by_default(numbers.job_rounds))
+        least = numbers.settings.least_retained if numbers.settings else 0
+        retained = max(least, retained_by_default(numbers.job_rounds))
+        terms = replace(numbers.terms, retain_rounds=retained)
         numbers = replace(numbers, terms=terms)
     if given.get("verifiers_cut") is None:
         redone = verify.get(str(numbers.spec.get("verify", "reexecution"))).redone

@@ -12,6 +12,7 @@ from agents.protocol.structs import Terms as JobTerms
 from agents.tasks.contract import Tasks
 from scripts._attacks.market import Numbers
 from scripts._net.deployment import DeploymentSettings, TaskTerms
+from scripts._shared.refused_terms import together_s
 
 _FEW = 3  # nodes of a role from which on the network's own number is taken
 _VOICES = 31  # of verifiers: 32 owners have one (NodeRegistry), and some attacks bring one more
@@ -46,8 +47,23 @@ def deployed(network: Network) -> Numbers:
         verifier_stake=max(weight, settings.verifier_stake),
         aggregators=aggregators,
         aggregator_stake=max(bonded, settings.aggregator_stake),
+        terms=usual_terms(settings),
         settings=settings,
         table={Violation(number): row for number, row in network.penalties().items()},
+    )
+
+
+def usual_terms(settings: DeploymentSettings) -> Terms:
+    """A job's usual terms, as near as a deployment permits: brief windows where stakes unbond too
+    soon for others, and its bounds of reward, bond and retained pay."""
+    usual = Terms()
+    windows = Terms.brief() if together_s(usual) > settings.unbonding_period else usual
+    bond = max(settings.least_challenge_bond, usual.challenge_bond)
+    return replace(
+        windows,
+        reward_per_round=max(usual.reward_per_round, settings.least_reward),
+        challenge_bond=min(bond, settings.most_challenge_bond),
+        retain_rounds=settings.least_retained,
     )
 
 

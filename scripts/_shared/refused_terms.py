@@ -45,9 +45,9 @@ def refused_terms(reason: str, terms: Any, bounds: Any, unbonding_s: int) -> str
         )
         return f"{wrong}: this network permits windows of {least_s} to {MAX_WINDOW_S} seconds."
     if "windows exceed unbonding" in reason:
-        together = _together(terms)
+        longest = together_s(terms)
         return (
-            f"The windows together last up to {timedelta(seconds=together)}, longer than stakes "
+            f"The windows together last up to {timedelta(seconds=longest)}, longer than stakes "
             f"unbond on this network ({timedelta(seconds=unbonding_s)}). Choose shorter ones."
         )
     if "dispute window too short" in reason:
@@ -57,7 +57,7 @@ def refused_terms(reason: str, terms: Any, bounds: Any, unbonding_s: int) -> str
     return f"The network refuses the terms: {reason}."
 
 
-def _together(terms: Any) -> int:
+def together_s(terms: Any) -> int:
     """The longest that a round and a decision about it take, as `create_job` counts it."""
     round_s = terms.commit_s + terms.reveal_s + 2 * terms.aggregate_s
     challenged = terms.challenge_s + terms.challenge_s // 2 + terms.dispute_s

@@ -16,11 +16,13 @@ from agents.jobs.publish import Terms
 from agents.protocol.numbers import ZOO
 from agents.training.spec import SpecError
 from scripts._attacks import command, quick
-from scripts._attacks.command import chosen
+from scripts._attacks.command import chosen, usual
+from scripts._attacks.deployed import usual_terms
 from scripts._attacks.honest import duty, fairly_paid
 from scripts._attacks.job_spec import with_spec
-from scripts._attacks.market import Numbers
+from scripts._attacks.market import Market, Numbers
 from scripts._attacks.quick import advice, numbers_of
+from scripts._net.deployment import DeploymentSettings, TaskTerms
 from scripts.economics import cli
 
 NETWORK: Any = None  # nothing is asked of it
@@ -156,3 +158,28 @@ def test_a_spec_with_a_mechanism_that_there_is_not__ends_in_a_sentence(tmp_path:
 def test_tasks_are_played_at_little_stake_and_little_reward(options: tuple[str, str]) -> None:
     told = CliRunner().invoke(cli, ["attacks", "--family", "tasks", *options])
     assert told.exit_code == 0, told.output
+
+
+USUAL = DeploymentSettings(members=(), holder="")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        replace(
+            USUAL,
+            unbonding_period=3_600,
+            routine_delay=10,
+            governance_delay=20,
+            tasks=TaskTerms.fitting(3_600),
+        ),
+        replace(USUAL, least_retained=16),
+        replace(USUAL, least_reward=2_000 * ZOO),
+        replace(USUAL, most_challenge_bond=50 * ZOO),
+    ],
+    ids=["a local network", "retained pay", "reward", "bond"],
+)
+def test_without_a_job__a_deployments_bounds_are_kept(settings: DeploymentSettings) -> None:
+    """`--rpc` of a local network was refused: "jobs: windows exceed unbonding"."""
+    numbers = replace(Numbers(), settings=settings, terms=usual_terms(settings))
+    assert Market(usual(chosen(numbers, None, False, {}), {})).job == 1
