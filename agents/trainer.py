@@ -516,21 +516,23 @@ class Trainer:
     def _task_changed(self, view: View, node: int, name: str, secret: Entry) -> bool | None:
         """Whether the chain moved after the commitment, to another task; None: not known yet.
 
-        Where the task can't be derived because the store is down, the round's seed decides: a
-        silence for that reason would cost a stake, and the submission bears the seed in its name.
+        The seed comes from a block after all that a task follows from, and the submission bears it
+        in its name. So where it is the same the task is, and nothing of the sponsor's is read: a
+        spec that comes slowly must not hold up the reveal. Where it is another one and the task
+        can't be derived, that counts as another task.
         """
+        seed = self.network.seed(view.job_id, view.round_id, view.round)
+        if seed is None:
+            return None
+        if submission_name(view.job_id, view.round_id, seed) == name:
+            return False
         try:
-            plan = self.plans.of(view)
-            if plan is None:
-                return None
             if not self.models.job(view.job_id).verification.input_enforced:
                 return False
-            return secret["input_root"] != self._input_root(view, plan, node)
+            plan = self.plans.of(view)
         except (StoreError, SpecError, PayloadError):
-            seed = self.network.seed(view.job_id, view.round_id, view.round)
-            return (
-                None if seed is None else submission_name(view.job_id, view.round_id, seed) != name
-            )
+            return True
+        return None if plan is None else secret["input_root"] != self._input_root(view, plan, node)
 
     def _say_lost(self, view: View, what: str, why: str) -> None:
         """Once a round: the stake at risk is the operator's, and nothing else can be done."""
