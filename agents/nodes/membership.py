@@ -8,6 +8,7 @@ operator key registers itself as its own owner, with the rewards going to `train
 
 from __future__ import annotations
 
+import math
 import os
 
 from agents.nodes import benchmark
@@ -24,6 +25,7 @@ from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 
 _MIN_UNITS = 8
+_MOST_BLOCKS = 200  # a contract knows the hashes of 256, and the seed is one until an answer
 _MACHINE = "benchmark-machine"  # key of the journal: what the score is of
 
 
@@ -176,8 +178,10 @@ class Membership:
         return f"benchmarked: {units} units"
 
     def _seconds(self, left: float) -> float:
-        """How long to work: as set, but for so many blocks that one more or less is within a tenth.
-        `left`: seconds of the window, of which half is for the answer to be mined in."""
-        settings = self._context.settings.trainer
-        blocks = settings.benchmark_blocks * max(1.0, self._context.sender.block_s)
-        return min(max(settings.benchmark_s, blocks), max(left / 2, 0.0))
+        """How long to work: as set, but for so many blocks that one more or less is within a tenth,
+        and for so few that the seed is still known. `left`: seconds of the window, of which half is
+        for the answer to be mined in."""
+        settings, block_s = self._context.settings.trainer, self._context.sender.block_s
+        wanted = max(settings.benchmark_s, settings.benchmark_blocks * max(1.0, block_s))
+        known = _MOST_BLOCKS * block_s or math.inf
+        return min(wanted, known, max(left / 2, 0.0))

@@ -62,6 +62,10 @@ def test_a_block_more_or_less_is_within_a_tenth(block_s: int) -> None:
         ({"benchmark_s": 50.0}, 2.0, 3_600.0, 50.0),
         ({"benchmark_blocks": 30}, 2.0, 3_600.0, 60.0),
         ({"benchmark_s": 0.2, "benchmark_blocks": 0}, 2.0, 3_600.0, 0.2),
+        # After 256 blocks the seed is gone, and the answer would be refused, again and again.
+        ({"benchmark_s": 600.0}, 1.0, 3_600.0, 200.0),
+        ({"benchmark_blocks": 1_000}, 2.0, 3_600.0, 400.0),
+        ({"benchmark_s": 100.0}, 0.25, 3_600.0, 50.0),
     ],
 )
 def test_the_work_lasts_twenty_blocks_unless_the_settings_say_otherwise(
