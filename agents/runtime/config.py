@@ -132,8 +132,7 @@ class VerifierSettings(_Section):
         8,
         ge=1,
         le=10_000,
-        description="Chunks of a benchmark to recompute (the committee expects 8), and as many "
-        "again that nobody else knows of",
+        description="Chunks of a benchmark to recompute (8 are expected), and as many in secret",
     )
     task_audit_rate: float = Field(
         0.1, ge=0, le=1, description="Share of redundant tasks to run again, drawn in private"
