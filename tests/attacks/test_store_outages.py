@@ -22,6 +22,7 @@ from tests.stage.chain.agents import PASSPHRASE
 from tests.stage.chain.people import AGGREGATE, COMMIT, Node, People
 from tests.stage.chain.validators import ValidatedJob
 from tests.stage.memory.honest_round import TinyJob
+from tests.stage.served import serving
 from tests.stage.terminal import until
 
 AS_OURS = {
@@ -65,13 +66,9 @@ def daemon(job: ValidatedJob) -> Iterator[Daemon]:
     daemon = Daemon()
     for path in job.store._objects.rglob("*.*"):
         daemon.add(path.read_bytes(), AS_OURS)
-    thread = threading.Thread(target=daemon.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield daemon
-    daemon.answers.set()
-    daemon.shutdown()
-    thread.join()
-    daemon.server_close()
+    with serving(daemon):
+        yield daemon
+        daemon.answers.set()
 
 
 @pytest.fixture

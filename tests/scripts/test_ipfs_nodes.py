@@ -4,7 +4,6 @@ peer that lies. Which stores a demo gets from its setting `--store`."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,22 +20,14 @@ from scripts._net.ipfs_nodes import Daemon, Stubs, find_ipfs
 from scripts._net.kubo import KuboServer
 from scripts._net.ports import free_port
 from scripts._net.processes import ProcessError, Supervisor
+from tests.stage.served import serving
 
 SMALL, LARGE = b"one block", bytes(range(256)) * 4_096  # of one block, and of several
 NAMES = ("ann", "bob", "eve")
 
 
-@contextmanager
-def serving(server: KuboServer) -> Iterator[str]:
-    """The address of a server that runs in a thread."""
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def _url(server: KuboServer) -> str:
+    return f"http://127.0.0.1:{server.server_address[1]}"
 
 
 @contextmanager
@@ -93,7 +84,7 @@ def test_a_peer_that_lies_or_is_gone_is_passed_over() -> None:
         for server in (liar, honest):
             stack.enter_context(serving(server))
         node = StubNode(0, peers)
-        mine = stack.enter_context(opened(stack.enter_context(serving(node))))
+        mine = stack.enter_context(opened(_url(stack.enter_context(serving(node)))))
         with pytest.raises(NotFound):
             mine.get(cid, len(LARGE))
         with pytest.raises(NotFound):
@@ -110,7 +101,7 @@ def test_a_question_of_a_peer_is_not_passed_on() -> None:
         first = StubNode(0, [])
         second = StubNode(0, [first.server_address[1]])
         first._peers.append(second.server_address[1])
-        ours = stack.enter_context(opened(stack.enter_context(serving(first))))
+        ours = stack.enter_context(opened(_url(stack.enter_context(serving(first)))))
         stack.enter_context(serving(second))
         with pytest.raises(NotFound):
             ours.get(cid_of_bytes(SMALL), 100)
@@ -122,8 +113,8 @@ def test_the_setting_names_a_folder_a_daemon_or_stubs(monkeypatch: pytest.Monkey
     monkeypatch.setattr(usual, f"/ip4/127.0.0.1/tcp/{free_port()}")
     assert find_ipfs("folder") is None
     assert isinstance(find_ipfs("ipfs"), Stubs)
-    daemon = KuboServer()
-    with serving(daemon) as url:
+    with serving(KuboServer()) as daemon:
+        url = _url(daemon)
         for found in (find_ipfs(url), find_ipfs("ipfs", url)):
             assert isinstance(found, Daemon)
             assert found.address("anybody") == found.stays == url and url in found.said

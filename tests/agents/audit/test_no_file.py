@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +15,7 @@ from agents.storage.errors import CorruptContent, NoSuchFile
 from agents.storage.ipfs import IpfsStore
 from agents.storage.sink import Sink
 from scripts._net.kubo import KuboServer
+from tests.stage.served import serving
 
 MOST = 1 << 24
 NODE = "node 3"
@@ -23,13 +23,8 @@ NODE = "node 3"
 
 @pytest.fixture
 def kubo() -> Iterator[KuboServer]:
-    server = KuboServer()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(KuboServer()) as server:
+        yield server
 
 
 @pytest.fixture

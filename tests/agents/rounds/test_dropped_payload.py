@@ -7,7 +7,6 @@ more.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -19,19 +18,15 @@ from agents.storage.errors import NotFound, StoreUnavailable
 from agents.storage.ipfs import IpfsStore
 from scripts._net.kubo import KuboServer
 from tests.stage.memory.honest_round import DEVICE, NODES, SEED, ChainFacts, HonestRound
+from tests.stage.served import serving
 
 MOST = 1 << 24
 
 
 @pytest.fixture
 def kubo() -> Iterator[KuboServer]:
-    server = KuboServer()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(KuboServer()) as server:
+        yield server
 
 
 @pytest.fixture

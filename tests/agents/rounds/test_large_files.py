@@ -27,6 +27,7 @@ from agents.storage.ipfs import IpfsStore
 from agents.training.state import model_hash
 from scripts._net.kubo import KuboHandler, KuboServer
 from tests.stage.memory.honest_round import JOB, ChainFacts, HonestRound
+from tests.stage.served import serving
 
 MOST = 1 << 24
 LONGEST_S = 1.0
@@ -55,14 +56,9 @@ class _Waits(KuboHandler):
 
 @pytest.fixture
 def server() -> Iterator[Slow]:
-    server = Slow()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.comes.set()
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(Slow()) as server:
+        yield server
+        server.comes.set()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +38,7 @@ from tests.stage.memory.honest_run import HonestRun
 from tests.stage.memory.mined_round import MINERS, PIPELINE, MinedRound, make_mined_job
 from tests.stage.memory.mined_run import run
 from tests.stage.memory.tiny_specs import GAUNTLET, signed_steps
+from tests.stage.served import serving
 
 SPARSE: dict[str, Any] = {
     "codec": "sparse",
@@ -252,13 +252,8 @@ def test_a_payload_that_the_proposer_did_not_get_is_not_of_the_result(judge: Jud
 
 @pytest.fixture
 def daemon() -> Iterator[KuboServer]:
-    server = KuboServer()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(KuboServer()) as server:
+        yield server
 
 
 def test_a_daemon_pins_it(judge: Judge, daemon: KuboServer) -> None:

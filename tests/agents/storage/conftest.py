@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,20 +12,14 @@ from agents.storage.content_store import ContentStore
 from agents.storage.embedded import EmbeddedStore
 from agents.storage.ipfs import IpfsStore
 from scripts._net.kubo import KuboServer
+from tests.stage.served import serving
 
 
 @pytest.fixture
 def kubo() -> Iterator[KuboServer]:
     """A running server on a free port."""
-    server = KuboServer()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
+    with serving(KuboServer()) as server:
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture

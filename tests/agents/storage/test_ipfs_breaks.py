@@ -7,7 +7,6 @@ takes longer than it waits. What others serve is read as before.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -22,6 +21,7 @@ from agents.storage import NotFound, StoreError, StoreUnavailable
 from agents.storage.cid import cid_of_bytes, digest_of
 from agents.storage.ipfs import IpfsStore
 from scripts._net.kubo import KuboHandler, KuboServer
+from tests.stage.served import serving
 
 GOOD = b"what an honest node serves"
 CURSED = b"what no daemon gets by"
@@ -53,10 +53,8 @@ class Breaking(KuboHandler):
 def server() -> Iterator[Any]:
     server: Any = KuboServer(handler=Breaking)
     server.way = ""
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(server):
+        yield server
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from agents.storage import NotFound, StoreUnavailable
 from agents.storage.cid import CidBuilder, cid_of_bytes, digest_of
 from agents.storage.ipfs import IpfsStore
 from scripts._net.kubo import KuboHandler, KuboServer, _file_part
+from tests.stage.served import serving
 
 OWN, OTHERS = b"what it has", b"what an honest node serves"
 WORDS = "write /data/ipfs/blocks/put-7: no space left on device"
@@ -43,10 +44,8 @@ class Full(KuboHandler):
 def server() -> Iterator[Any]:
     server: Any = KuboServer(handler=Full)
     server.full = threading.Event()
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(server):
+        yield server
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from agents.verify.proofs import Proofs
 from agents.verify.spot_checks import reexecute, suspects, suspects_by_proof, suspects_by_sign
 from scripts._net.kubo import KuboHandler, KuboServer
 from tests.stage.memory.honest_round import DEVICE, NODES, HonestRound
+from tests.stage.served import serving
 
 
 class Searching:
@@ -115,14 +116,9 @@ class _Holds(KuboHandler):
 
 @pytest.fixture
 def holding() -> Iterator[Holding]:
-    server = Holding()
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.comes.set()
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(Holding()) as server:
+        yield server
+        server.comes.set()
 
 
 def test_what_comes_slowly_counts_as_missing_and_holds_nobody_up(
