@@ -219,9 +219,10 @@ class Stream:
         Only a trailer tells: what was added may be neither complete nor pinned."""
         if self._response is None:
             return
-        broke = getattr(self._response._original_response, "broke", "")  # type: ignore[attr-defined]
-        if broke:
-            raise ErrorResponse(broke, None)
+        reply = self._response._original_response  # type: ignore[attr-defined]
+        assert isinstance(reply, _Reply)
+        if reply.broke:
+            raise ErrorResponse(reply.broke, None)
 
     def __iter__(self) -> Iterator[bytes]:
         room = memoryview(bytearray(MAX_JSON))
