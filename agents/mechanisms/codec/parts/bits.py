@@ -6,6 +6,7 @@ Every codec's payload but the dense one's is one container tensor, the U8 array 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -25,20 +26,43 @@ def packed_bytes(count: int, width: int) -> int:
 
 def pack_bits(values: NDArray[np.integer[Any]], width: int) -> bytes:
     """Numbers in [0, 2^width) of a 1-d array, width 1..16, bit i of number n at n * width + i."""
-    columns = values.astype("<u2").view(np.uint8).reshape(-1, 2)
-    bits = np.unpackbits(columns, axis=1, count=width, bitorder="little")
-    return np.packbits(bits, bitorder="little").tobytes()
+    alike, step = _period(width)
+    rows = -(-values.size // alike)
+    padded = np.zeros(rows * alike, np.uint32)
+    padded[: values.size] = values
+    data = np.zeros((rows, step), np.uint8)
+    for i in range(alike):
+        first, shift = divmod(i * width, 8)
+        column = padded[i::alike] << np.uint32(shift)
+        for j in range(-(-(shift + width) // 8)):
+            data[:, first + j] |= (column >> np.uint32(8 * j)).astype(np.uint8)
+    return data.reshape(-1)[: packed_bytes(values.size, width)].tobytes()
 
 
 def unpack_bits(raw: Raw, count: int, width: int) -> Codes:
     """uint16 [count] of `packed_bytes(count, width)` bytes; ContainerError for a spare bit set."""
-    bits = np.unpackbits(np.frombuffer(raw, np.uint8), bitorder="little")
-    if bits[count * width :].any():
+    data = np.frombuffer(raw, np.uint8)
+    spare = 8 * data.size - count * width
+    if spare and data[-1] >> (8 - spare):
         raise ContainerError("The payload's last byte has spare bits that are not zero.")
-    columns = np.packbits(bits[: count * width].reshape(-1, width), axis=1, bitorder="little")
-    values = np.zeros((count, 2), np.uint8)
-    values[:, : columns.shape[1]] = columns
-    return values.view("<u2").reshape(-1).astype(np.uint16)
+    alike, step = _period(width)
+    rows = -(-count // alike)
+    padded = np.zeros(rows * step, np.uint8)
+    padded[: data.size] = data
+    values = np.empty((rows, alike), np.uint16)
+    for i in range(alike):
+        first, shift = divmod(i * width, 8)
+        column = np.zeros(rows, np.uint32)
+        for j in range(-(-(shift + width) // 8)):
+            column |= padded[first + j :: step].astype(np.uint32) << np.uint32(8 * j)
+        values[:, i] = (column >> np.uint32(shift)) & np.uint32((1 << width) - 1)
+    return values.reshape(-1)[:count]
+
+
+def _period(width: int) -> tuple[int, int]:
+    """After how many numbers one begins at a byte again, and how many bytes these take."""
+    alike = 8 // math.gcd(8, width)
+    return alike, alike * width // 8
 
 
 def layout_of(nbytes: int) -> Layout:
