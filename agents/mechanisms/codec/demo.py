@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -51,7 +50,7 @@ from agents.mechanisms.codec.parts.selection import Source
 from agents.mechanisms.codec.parts.stretch import Stretch, of_means, of_steps
 from agents.mechanisms.codec.parts.support import Support
 from agents.mechanisms.codec.parts.transform import Synthesis, analysis
-from agents.mechanisms.codec.parts.vector import left
+from agents.mechanisms.codec.parts.vector import left, zeros
 from agents.mechanisms.options import LONG_MEMORY_ROUNDS, check_choice, check_float, check_int
 
 _SCALE_POWER = 40  # scales are below 2^40
@@ -133,7 +132,7 @@ class Demo:
 
     def decode(self, data: bytes, shapes: Shapes, seed: bytes) -> dict[str, Tensor]:
         """New fp32 CPU tensors; ContainerError for bytes that break the rules above."""
-        out = {name: torch.zeros(shape, dtype=torch.float32) for name, shape in shapes.items()}
+        out = zeros(shapes)
         for group, scales, places, levels in self._read(data, shapes):
             self._write(group, scales, places, levels, out)
         return out

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -50,7 +49,7 @@ from agents.mechanisms.codec.parts.selection import Source
 from agents.mechanisms.codec.parts.stretch import Stretch, of_means
 from agents.mechanisms.codec.parts.support import Support
 from agents.mechanisms.codec.parts.two_levels import two_levels
-from agents.mechanisms.codec.parts.vector import left
+from agents.mechanisms.codec.parts.vector import left, zeros
 from agents.mechanisms.options import (
     LONG_MEMORY_ROUNDS,
     check_choice,
@@ -138,8 +137,7 @@ class Sparse:
 
     def decode(self, data: bytes, shapes: Shapes, seed: bytes) -> dict[str, Tensor]:
         """New fp32 CPU tensors; ContainerError for bytes that break the rules above."""
-        # numpy's zeros are the system's own pages: nothing is written twice.
-        out = {name: torch.from_numpy(np.zeros(shape, "<f4")) for name, shape in shapes.items()}
+        out = zeros(shapes)
         flat = {name: tensor.numpy().reshape(-1) for name, tensor in out.items()}
         for group, places, numbers in self._read(data, shapes):
             for region in group.regions:

@@ -46,7 +46,7 @@ from agents.mechanisms.codec.parts.container import ContainerError, Layout, Payl
 from agents.mechanisms.codec.parts.edges import means
 from agents.mechanisms.codec.parts.strata import drawn
 from agents.mechanisms.codec.parts.stretch import Stretch, of_means
-from agents.mechanisms.codec.parts.vector import left, total
+from agents.mechanisms.codec.parts.vector import left, total, zeros
 from agents.mechanisms.options import LONG_MEMORY_ROUNDS, check_float, check_int
 
 Row = NDArray[np.float32]
@@ -200,7 +200,7 @@ class CellCodec(ABC):
         self, data: bytes, shapes: Mapping[str, tuple[int, ...]], seed: bytes
     ) -> dict[str, Tensor]:
         """New fp32 CPU tensors; ContainerError for bytes that break the rules above."""
-        out = {name: torch.from_numpy(np.zeros(shape, "<f4")) for name, shape in shapes.items()}
+        out = zeros(shapes)
         for said in self.read(data, shapes):
             self.put(said, seed, out[said.part.name].numpy().reshape(-1))
         return out
