@@ -55,7 +55,7 @@ def job(
     people: People, tiny: TinyJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ValidatedJob]:
     monkeypatch.setenv("MENAGERIE_PASSPHRASE", PASSPHRASE)
-    monkeypatch.setattr("agents.storage.ipfs._GRACE_S", 1.0)
+    monkeypatch.setattr("agents.storage.ipfs_daemon._GRACE_S", 1.0)
     with ExitStack() as stack:
         yield ValidatedJob(people, tiny, tmp_path, stack)
 

@@ -105,7 +105,7 @@ def test_it_is_no_outage_and_what_is_begun_afterwards_has_its_time(
     calls.forget()
     with pytest.raises(NotFound):
         begun.result(timeout=LONG_S)
-    assert store._ration.length(name) == 60.0, "it is not taken for what nobody serves"
+    assert store._daemon.ration.length(name) == 60.0, "it is not taken for what nobody serves"
     calls.run({1: partial(store.get, drip.cid, 1 << 30)})
     assert not calls.ended(1)
 

@@ -64,7 +64,7 @@ def test_a_full_disk_is_an_outage_each_time(server: Any, store: IpfsStore, how: 
         "get_digest": lambda: store.get_digest(digest_of(cid), 100),
         "pin": lambda: store.pin(cid),
     }[how]
-    assert store._works(), "it was asked before, when its disk had room"
+    assert store._daemon.works(), "it was asked before, when its disk had room"
     server.full.set()
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="no space left"):
@@ -77,7 +77,7 @@ def test_a_full_disk_is_an_outage_each_time(server: Any, store: IpfsStore, how: 
 
 
 def test_a_probe_is_not_kept_for_good(server: Any, store: IpfsStore) -> None:
-    assert store._works()
+    assert store._daemon.works()
     (options,) = [options for call, options in server.calls if call == "add"]
     assert options["pin"].lower() == "false"
     assert not server.pins

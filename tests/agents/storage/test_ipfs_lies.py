@@ -146,7 +146,7 @@ def test_a_compressed_reply_is_refused_before_it_grows(lie: Any, use: Any) -> No
 def test_a_byte_now_and_then_ends_with_the_time_of_the_operation(
     lie: Any, head: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.storage.ipfs._GRACE_S", 0.0)
+    monkeypatch.setattr("agents.storage.ipfs_daemon._GRACE_S", 0.0)
     store, _ = lie(_without_end(head, b"1", 0.05), timeout_s=1.0)
     for use in (*READS.values(), IpfsStore.version):
         began = time.monotonic()
@@ -167,7 +167,7 @@ def test_a_byte_each_half_second_ends_soon_after_three_seconds(lie: Any) -> None
 
 
 def test_an_upload_that_is_not_read_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.storage.ipfs._GRACE_S", 0.0)
+    monkeypatch.setattr("agents.storage.ipfs_daemon._GRACE_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         stuck = IpfsStore(f"/ip4/127.0.0.1/tcp/{port}", timeout_s=1.0, attempts=2)
@@ -268,7 +268,7 @@ def test_a_long_file_is_read_in_one_request(kubo: Any, ipfs: IpfsStore) -> None:
 def test_a_reply_that_slows_down_to_a_lawful_rate_is_read_to_its_end(
     lie: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.storage.ipfs._GRACE_S", 0.0)
+    monkeypatch.setattr("agents.storage.ipfs_daemon._GRACE_S", 0.0)
     data = bytes(range(256)) * (12 << 10)  # 3 MiB, the last of them at 256 KiB a second
     fast, piece = 2 << 20, 64 << 10
 

@@ -37,6 +37,7 @@ from agents.storage.cid import (
     digest_of,
 )
 from agents.storage.ipfs import IpfsStore
+from agents.storage.ipfs_reading import resolve
 from scripts._net.kubo import KuboHandler, KuboServer
 
 LIMIT = 1 << 30
@@ -234,7 +235,7 @@ def test_a_block_larger_than_any_of_ours_is_an_error(kubo: Any, ipfs: IpfsStore)
 
 
 def _root_of(ipfs: IpfsStore, cid: str) -> bytes:
-    return ipfs._resolve(digest_of(cid))[1]
+    return resolve(ipfs._daemon, digest_of(cid))[1]
 
 
 def test_reading_stops_at_the_bound(kubo: Any, ipfs: IpfsStore, tmp_path: Path) -> None:
@@ -321,7 +322,7 @@ def test_a_source_that_fails_while_sent_is_not_taken_for_an_outage(
 def test_an_outage_and_its_end_are_logged_once(
     kubo: Any, ipfs: IpfsStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, logger="agents.storage.ipfs")
+    caplog.set_level(logging.INFO, logger="agents.storage.ipfs_daemon")
     kubo.faults.extend(["hang-up"] * 5)
     with pytest.raises(StoreUnavailable):
         ipfs.put_bytes(SMALL)
@@ -358,7 +359,7 @@ def test_a_daemon_that_is_down_is_unavailable(store_at: Any, tmp_path: Path) -> 
 def test_a_daemon_that_stalls_is_unavailable(
     store_at: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.storage.ipfs._GRACE_S", 0.05)
+    monkeypatch.setattr("agents.storage.ipfs_daemon._GRACE_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         store = store_at(silent.getsockname()[1], timeout_s=0.05)
         took = []
@@ -396,7 +397,7 @@ def test_content_of_which_the_first_block_alone_is_served_is_missing(
     monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """And no outage: else one node that serves no more would keep all from reading a round."""
-    monkeypatch.setattr("agents.storage.ipfs._GRACE_S", 0.25)
+    monkeypatch.setattr("agents.storage.ipfs_daemon._GRACE_S", 0.25)
     server = KuboServer(handler=Searching)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     cid = server.add(
@@ -471,7 +472,7 @@ def test_what_a_search_did_not_find_is_searched_for_shortly_for_a_while(lacking:
 def test_what_was_asked_for_in_an_outage_is_not_taken_for_missing(
     lacking: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.storage.ipfs._GRACE_S", 0.2)
+    monkeypatch.setattr("agents.storage.ipfs_daemon._GRACE_S", 0.2)
     store = IpfsStore(lacking.address, timeout_s=0.8, attempts=1, backoff_s=0.005)
     digest = digest_of(store.put_bytes(SMALL))
     lacking.hangs.set()
@@ -489,8 +490,8 @@ def test_fruitless_searches_cut_no_transfer_short(lacking: Any) -> None:
     store = IpfsStore(lacking.address, timeout_s=60.0)
     cid = store.put_bytes(LARGE)
     for n in range(9):
-        store._ration._credit = 0.0
-        store._ration.missed(bytes([n]) * 32, time.monotonic() - 1)
+        store._daemon.ration._credit = 0.0
+        store._daemon.ration.missed(bytes([n]) * 32, time.monotonic() - 1)
     assert store.get_digest(digest_of(cid), LIMIT) == LARGE
     (_, block), (_, file) = lacking.let
     assert block == 15.0 and file == 60.0
@@ -500,9 +501,9 @@ def test_fruitless_searches_cut_no_transfer_short(lacking: Any) -> None:
 def test_a_daemon_that_takes_no_content_works_for_who_reads(lacking: Any) -> None:
     """Else one node that serves half of a payload looks like an outage to an auditor."""
     store = IpfsStore(lacking.address, timeout_s=0.5, attempts=1, backoff_s=0.005)
-    assert store._works()
+    assert store._daemon.works()
     lacking.takes_nothing = True
-    assert store._works()
+    assert store._daemon.works()
     with pytest.raises(StoreUnavailable):
         store.put_bytes(SMALL)
     store.close()
