@@ -156,8 +156,13 @@ def test_the_process_that_computes_dies_with_its_agent(pool: TaskNetwork) -> Non
     task_id = pool.create(pool.inputs.train(steps=600, batch_size=16, first=next(_FRESH)))
     local.until(lambda: bool(pool.tasks.expected(task_id)), "the draw is known")
     pids = [local.net.supervisor[name].pid for name in names]
-    children = [child for pid in pids for child in _children(pid)]
-    assert len(children) == len(names)
+
+    def computing() -> list[int]:
+        return [child for pid in pids for child in _children(pid)]
+
+    # The chain knows the draw before an agent looks at it.
+    local.until(lambda: len(computing()) == len(names), "each of them computes")
+    children = computing()
     local.stop(*names)
     local.until(lambda: not any(map(_is_running, children)), "the processes are gone")
     local.start(*names)
