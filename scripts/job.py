@@ -6,28 +6,29 @@ ape run job create --network ... --account sponsor --data a.txt --data b.jsonl -
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
-from agents.protocol.numbers import MAX_NODES
 from agents.runtime.errors import Reverted, TxRefused
-from scripts._shared.connecting import (
-    ConnectedProviderCommand,
-    account_option,
-    network_option,
-    reverting,
-)
-from scripts._shared.job_steps import (
+from scripts._job.options import WINDOWS, packing_options, store_option, window_option
+from scripts._job.packing import publish
+from scripts._job.steps import (
     Step,
     adopting,
     funding,
     pays_scores,
     refuse_unadopted,
     take,
+)
+from scripts._job.terms import funded, rounds_of, terms_of
+from scripts._shared.connecting import (
+    ConnectedProviderCommand,
+    account_option,
+    network_option,
+    reverting,
 )
 from scripts._shared.operator import (
     ZOO_AMOUNT,
@@ -46,120 +47,10 @@ from scripts._shared.operator import (
 from scripts._shared.signing import signing, yes_option
 from scripts._shared.spec_file import spec_fields
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-WINDOWS = ("commit", "reveal", "aggregate", "challenge", "appeal", "dispute")
-SCORE_WINDOWS = ("score-commit", "score-reveal")
-
-
-store_option = click.option(
-    "--store", help="A folder, or the URL of a Kubo node (default: localnet's folder)."
-)
-
-
-def window_option(name: str, words: str, otherwise: str | None = None) -> Any:
-    """Return the option for one of the windows. Its default depends on the chain.
-
-    `otherwise`: the default in words, if it is another.
-    """
-    usual = {
-        "commit": "600",
-        "reveal": "300",
-        "aggregate": "300",
-        "challenge": "1800",
-        "appeal": "86400",
-        "dispute": "259200",
-        "score-commit": "600",
-        "score-reveal": "300",
-    }[name]
-    told = f"{words}, in seconds (default: {otherwise or usual})."
-    return click.option(f"--{name}-s", type=click.IntRange(1), help=told)
-
 
 @click.group()
 def cli() -> None:
     """A sponsor's commands."""
-
-
-_PACKING = (
-    click.option(
-        "--data",
-        "files",
-        type=FILE,
-        multiple=True,
-        help=".txt, .jsonl or .parquet file; repeatable (default: Python's standard library).",
-    ),
-    click.option("--field", default="text", show_default=True, help="Key or column with the text."),
-    click.option("--spec", type=FILE, help="Fields of the job spec, YAML or JSON."),
-    click.option(
-        "--model",
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
-        help="Folder of a Hugging Face model: the job starts from its config, tokenizer and "
-        "weights (extra: hf).",
-    ),
-    click.option("--model-config", type=FILE, help="A Hugging Face config.json (extra: hf)."),
-    click.option("--tokenizer", type=FILE, help="A Hugging Face tokenizer.json (extra: hf)."),
-    click.option(
-        "--separator", type=click.IntRange(0), help="Token between documents, with --tokenizer."
-    ),
-    click.option("--rounds", type=click.IntRange(1), help="Rounds until the job is complete."),
-    click.option(
-        "--reward", type=ZOO_AMOUNT, default="1000", show_default=True, help="ZOO per round."
-    ),
-    click.option("--max-nodes", type=click.IntRange(1, MAX_NODES), default=64, show_default=True),
-    window_option("commit", "Commit window"),
-    window_option("reveal", "Reveal window"),
-    window_option("aggregate", "Duty window"),
-    window_option("challenge", "Challenge window"),
-    window_option("appeal", "Appeal window"),
-    window_option("dispute", "Committee's time"),
-    window_option("score-commit", "Verifiers' time to commit scores (score gauntlet)"),
-    window_option("score-reveal", "Verifiers' time to reveal them"),
-    click.option(
-        "--bond", type=ZOO_AMOUNT, default="100", show_default=True, help="A challenge's."
-    ),
-    click.option(
-        "--retain-rounds",
-        type=click.IntRange(0, 32),
-        help="Rounds' pay of a trainer that answers for its work until the end "
-        "(default: a quarter of the rounds, at most 8, or what the network asks for).",
-    ),
-    click.option(
-        "--verifiers-cut",
-        type=click.FloatRange(0, 50),
-        help="The verifiers' part of the pay, in percent (default: 10, or what it takes to pay "
-        "them for doing work again while training costs half of its pay).",
-    ),
-    click.option(
-        "--few-verifiers",
-        is_flag=True,
-        help="Go on although too few verifiers have declared a determinism class of the spec.",
-    ),
-    store_option,
-    click.option("--data-key", type=FILE, help="Encrypt the data with this file of `keys new`."),
-    click.option(
-        "--one-key", is_flag=True, help="Seal all shards with that key, and none with its own."
-    ),
-    click.option(
-        "--shard-bytes",
-        type=click.IntRange(4),
-        help="Plain bytes of a shard, a multiple of 4. A node downloads shards whole; where each "
-        "has a key of its own, it comes to hold the keys of those that its batches lie in, so "
-        "smaller ones show it less. Default: 1 MiB, or with --data-key 64 KiB, less where a small "
-        "corpus would give fewer than eight shards for each node (a batch at least), more where a "
-        "large one would give over 1,024.",
-    ),
-    click.option("--passphrase-env", help="Variable with that file's passphrase (default: ask)."),
-    click.option(
-        "--though-attacks-pay", is_flag=True, help="Create it even if an attack on it pays."
-    ),
-)
-
-
-def packing_options(command: Any) -> Any:
-    """Add what a job is made of: its data, spec, terms and store."""
-    for option in reversed(_PACKING):
-        command = option(command)
-    return command
 
 
 @cli.command(cls=ConnectedProviderCommand)
@@ -185,11 +76,11 @@ def create(
     contracts = Contracts(deployment)
     store = store_of(store, contracts.chain_id)
     fields = spec_fields(given["spec"], given["rounds"])
-    rounds = _rounds(fields)
-    terms = _paid(contracts, _terms(contracts, account, rounds, given), fields, given)
-    amount = _funded(rounds, given["fund_rounds"]) * terms.reward_per_round
+    rounds = rounds_of(fields)
+    terms = terms_of(contracts, account, fields, given)
+    amount = funded(rounds, given["fund_rounds"]) * terms.reward_per_round
     afford(contracts, account, amount)
-    published, key = _published(contracts, terms, fields, store, given)
+    published, key = publish(contracts, terms, fields, store, given)
     encoded = terms.encode(published)
     rehearse(contracts.TrainingJobs.create_job, encoded, sender=account)
     lines = [
@@ -278,8 +169,8 @@ def pack(deployment: Path | None, store: str | None, **given: Any) -> None:
     contracts = Contracts(deployment)
     store = store_of(store, contracts.chain_id)
     fields = spec_fields(given["spec"], given["rounds"])
-    terms = _paid(contracts, _terms(contracts, None, _rounds(fields), given), fields, given)
-    published, key = _published(contracts, terms, fields, store, given)
+    terms = terms_of(contracts, None, fields, given)
+    published, key = publish(contracts, terms, fields, store, given)
     create_job = next(
         item for item in contracts.abi("TrainingJobs") if item.get("name") == "create_job"
     )
@@ -298,304 +189,6 @@ def pack(deployment: Path | None, store: str | None, **given: Any) -> None:
 def _text(value: bytes | int) -> str:
     """A value for JSON: bytes in hexadecimal, numbers in full."""
     return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
-
-
-def _published(
-    contracts: Contracts, terms: Any, fields: dict[str, Any], store: str, given: dict[str, Any]
-) -> tuple[Any, bytes | None]:
-    """Play the attacks, pack and publish; the artefacts and the data's key, None without one.
-
-    What a sponsor should know is said on the error stream.
-    """
-    from agents.jobs.job import JobContext
-    from agents.jobs.judgeable import unjudgeable
-    from agents.jobs.publish import USUAL_NODES, publish_job
-    from agents.runtime.wallet import read_keystore, read_passphrase
-    from agents.storage.content_store import open_store
-    from agents.training.documents import DataError, read_documents, stdlib_corpus
-    from agents.training.spec import SpecError
-    from scripts._shared.job_classes import check_classes
-    from scripts._shared.job_queue import expected, offers
-
-    network = contracts.network()
-    trainers = int(network.chain.call(network.registry, "role_count", 1))
-    if queued := expected(offers(network), terms, trainers):
-        click.echo(f"Note: {queued}", err=True)
-
-    seated = min(max(trainers, 2), terms.max_nodes)
-    _attacked(network, terms, fields, given["though_attacks_pay"])
-
-    key, key_file = None, given["data_key"]
-    if key_file is not None:
-        passphrase = read_passphrase(given["passphrase_env"], str(key_file))
-        key = read_keystore(str(key_file), passphrase)
-    elif given["one_key"]:
-        raise click.UsageError("--one-key says how --data-key is used; name that too.")
-    files = given["files"]
-    documents = read_documents(files, given["field"]) if files else stdlib_corpus()
-    read: dict[str, Any] = {
-        key: given[key].read_bytes() for key in ("model_config", "tokenizer") if given[key]
-    }
-    fields, read = _begun(given["model"], fields, read)
-    if given["separator"] is not None:
-        read["separator"] = given["separator"]
-    try:
-        published = publish_job(
-            open_store(store),
-            documents,
-            fields,
-            data_key=key,
-            one_key=given["one_key"],
-            shard_bytes=given["shard_bytes"],
-            nodes=max(seated, USUAL_NODES),
-            **read,
-        )
-    except (SpecError, DataError) as error:
-        raise click.ClickException(str(error)) from None
-    click.echo(
-        f"Published a model of {published.parameters:,} parameters and {published.tokens:,} "
-        f"tokens of data; spec {published.spec_cid}",
-        err=True,
-    )
-    pipeline = published.spec.pipeline
-    stages = 1 if pipeline is None else len(pipeline.layers)
-    check_classes(network, published.spec.classes, given["few_verifiers"])
-    few = _few_evaluated(published.spec, seated)
-    job = JobContext(published.spec, open_store(store), lambda: key)
-    if too_long := unjudgeable(job, terms):
-        raise click.ClickException(f"The job is refused: {too_long}.")
-    _refuse_riders(job, given["though_attacks_pay"])
-    _refuse_any_size(job, given["though_attacks_pay"])
-    shown = _shown(job, seated)
-    for sentence in (*_checking(network, terms, published), *shown):
-        click.echo(f"Note: {sentence}.", err=True)
-    for warning in (
-        *published.warnings,
-        *_too_few(stages, trainers),
-        *few,
-        *_trainers_leave(job),
-    ):
-        click.echo(f"Warning: {warning}", err=True)
-    return published, key
-
-
-def _begun(
-    folder: Path | None, fields: dict[str, Any], read: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The spec's fields and what is published, with a model folder's where there is one. What the
-    spec says of the model comes first, and so does a tokenizer that was named."""
-    if folder is None:
-        return fields, read
-    from agents.models.hub import FolderError, read_folder
-
-    if "model_config" in read:
-        raise click.UsageError("--model has a config.json of its own; leave out --model-config.")
-    try:
-        found = read_folder(folder)
-    except FolderError as error:
-        raise click.ClickException(str(error)) from None
-    read = {"model_config": found.config, "weights": found.weights, **read}
-    if found.tokenizer is not None and "tokenizer" not in read:
-        read |= {"tokenizer": found.tokenizer, "separator": found.separator}
-    click.echo(f"It starts from the {found.parameters:,} weights in {folder}.", err=True)
-    return {**fields, "model": {**found.fields, **fields.get("model", {})}}, read
-
-
-def _attacked(network: Any, terms: Any, fields: dict[str, Any], anyway: bool) -> None:
-    """Say what attacks on the job bring, or that they can't be played in this installation.
-
-    ClickException where one pays, unless `anyway`.
-    """
-    from agents.training.spec import SpecError
-    from scripts._attacks.embedded import WHERE_PLAYED, lacking
-    from scripts._attacks.quick import advice
-
-    if (why := lacking()) is None:
-        click.echo("Playing the known attacks on these terms ...", err=True)
-    else:
-        click.echo(
-            f"Warning: The known attacks are not played on these terms, because {why}. One of them "
-            f"may pay. {WHERE_PLAYED}",
-            err=True,
-        )
-    try:
-        found = advice(network, terms, fields)
-    except SpecError as error:
-        raise click.ClickException(str(error)) from None
-    for sentence in found.notes:
-        click.echo(f"Note: {sentence}.", err=True)
-    if found.refused is not None and not anyway:
-        raise click.ClickException(f"{found.refused} --though-attacks-pay creates it nevertheless.")
-
-
-def _rounds(fields: dict[str, Any]) -> int:
-    """Return how many rounds a spec asks for."""
-    from agents.training.spec import JobSpec
-
-    rounds = fields.get("rounds", JobSpec.model_fields["rounds"].default)
-    if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1:
-        raise click.ClickException(f"rounds: {rounds!r} is no number of rounds.")
-    return rounds
-
-
-def _funded(rounds: int, chosen: int | None) -> int:
-    """How many of a job's rounds are paid for now."""
-    if chosen is not None and chosen > rounds:
-        words = f"the job has {rounds} rounds, and {chosen} would be paid for."
-        raise click.BadParameter(words, param_hint="--fund-rounds")
-    return rounds if chosen is None else chosen
-
-
-def _shown(job: Any, trainers: int) -> list[str]:
-    """What trainers will be shown of data whose shards have keys of their own."""
-    from agents.jobs.seen import seen_sentence
-
-    if not job.own_keys:
-        return []
-    return [seen_sentence(job.data, job.spec, trainers)]
-
-
-def _too_few(stages: int, trainers: int) -> list[str]:
-    """What a sponsor of a split model should know before it pays."""
-    if stages == 1 or trainers >= stages:
-        return []
-    return [
-        f"the model has {stages} stages and {trainers} trainers are registered. A round works only "
-        "with a trainer for each stage; until then the escrow is not touched."
-    ]
-
-
-def _few_evaluated(spec: Any, trainers: int) -> list[str]:
-    """That validators look at few of a job's trainers, batches or text, and what to change."""
-    from agents.jobs.evaluated import few_evaluated, few_measured, held_back, many_sequences
-
-    found = [tell(spec, trainers) for tell in (few_evaluated, held_back, many_sequences)]
-    return [sentence for sentence in (*found, few_measured(spec)) if sentence is not None]
-
-
-def _refuse_riders(job: Any, anyway: bool) -> None:
-    """ClickException where noise hides riders whose work is done again, unless `anyway`."""
-    from agents.jobs.hidden_riders import riders_hidden
-    from agents.runtime.config import TrainerSettings
-
-    why = riders_hidden(job, TrainerSettings())
-    if why is not None and not anyway:
-        raise click.ClickException(
-            f"The job is refused: {why}. --though-attacks-pay creates it nevertheless."
-        )
-
-
-def _refuse_any_size(job: Any, anyway: bool) -> None:
-    """ClickException where a payload of any size is merged and nobody finds its sender, unless
-    `anyway`."""
-    from agents.jobs.combinations.payloads import sizes
-
-    found = sizes(job.spec, job.verification, job.codec, job.privacy)
-    if found and not job.verification.redone and not anyway:
-        raise click.ClickException(
-            f"The job is refused: {found[0]}. --though-attacks-pay creates it nevertheless."
-        )
-
-
-def _trainers_leave(job: Any) -> list[str]:
-    """Why trainers with the default settings leave the job, for a sponsor that knows its nodes."""
-    from agents.jobs.hidden_riders import riders_hidden
-    from agents.jobs.riders import riders_paid
-    from agents.runtime.config import TrainerSettings
-
-    settings = TrainerSettings()
-    why = riders_paid(job.spec, settings) or riders_hidden(job, settings)
-    return [] if why is None else [f"trainers leave this job: {why}"]
-
-
-def _checking(network: Any, terms: Any, published: Any) -> list[str]:
-    """Return what checking a round will take of a verifier, as `agents.jobs.deterrence` has it.
-
-    By the stakes of today's trainers, the smallest ones where there are more than seats; the least
-    permitted stake where there is none. Nothing where no work is done again. ClickException where a
-    lie costs nothing.
-    """
-    from agents.jobs.at_stake import read_at_stake
-    from agents.mechanisms import verify
-
-    if not verify.get(published.spec.verify).redone:
-        return []
-    trainers, sample = read_at_stake(network), published.spec.audit_sample
-    if not trainers.stakes:
-        least = network.chain.call(network.registry, "parameters").trainer_stake
-        trainers = replace(trainers, stakes=(least,))
-    if undeterred := trainers.undeterred(terms, published.spec):
-        raise click.ClickException(f"The job is refused: {undeterred}.")
-    found = trainers.checking(terms, sample)
-    if not terms.retain_rounds:
-        return found.sentences()
-    rounds = terms.retain_rounds
-    later = float(trainers.checking(terms, sample, rounds).redone)
-    return [*found.sentences(), f"once the pay of {rounds} rounds is retained, it is {later:.1f}"]
-
-
-def _terms(contracts: Contracts, account: Any, rounds: int, given: dict[str, Any]) -> Any:
-    """Return the terms that were chosen, with windows that fit the chain where none were named.
-
-    `account`: who creates the job, None where that is not known. The contract itself is asked,
-    before there is a spec to name. ClickException where it refuses what was chosen.
-    """
-    from agents.jobs.publish import Terms, retained_by_default
-    from scripts._net.pace import paced
-    from scripts._shared.refused_terms import refused_terms
-
-    names = [f"{name}_s".replace("-", "_") for name in (*WINDOWS, *SCORE_WINDOWS)]
-    chosen = {name: given[name] for name in names if given[name] is not None}
-    chosen |= {
-        "reward_per_round": given["reward"],
-        "max_nodes": given["max_nodes"],
-        "challenge_bond": given["bond"],
-        "retain_rounds": given["retain_rounds"],
-    }
-    if given["verifiers_cut"] is not None:
-        chosen["verifier_bps"] = round(100 * given["verifiers_cut"])
-    if chosen["retain_rounds"] is None:
-        least = contracts.TrainingJobs.bounds().least_retained
-        chosen["retain_rounds"] = max(least, retained_by_default(rounds))
-    create = contracts.TrainingJobs.create_job
-
-    def ask(terms: Any) -> None:
-        some = b"\1" * 32
-        by = {} if account is None else {"sender": account}
-        rehearse(create, (some, some, some, rounds, *terms.figures()), **by)
-
-    block_s = contracts.block_s()
-    refusal = ""
-    for windows in (Terms(), Terms.brief()):
-        asked = replace(paced(windows, block_s), **chosen)
-        try:
-            ask(asked)
-            return asked
-        except Reverted as error:
-            if refusal and "bad window" in error.reason:
-                break  # a brief one, which nobody chose; a chosen one is refused at first
-            refusal, refused = error.reason, asked
-        if "windows exceed unbonding" not in refusal:
-            break
-    unbonding_s = contracts.NodeRegistry.parameters().unbonding_period
-    bounds = contracts.TrainingJobs.bounds()
-    raise click.ClickException(refused_terms(refusal, refused, bounds, unbonding_s))
-
-
-def _paid(contracts: Contracts, terms: Any, fields: dict[str, Any], given: dict[str, Any]) -> Any:
-    """Return the terms with a verifiers' cut that pays them for doing work again, where work is and
-    no cut was named, as `agents.jobs.verifying_pay` has it."""
-    from agents.mechanisms import verify
-    from scripts._attacks.honest import fairly_paid
-    from scripts._attacks.quick import numbers_of
-
-    try:
-        redone = verify.get(str(fields.get("verify", "reexecution"))).redone
-        if given["verifiers_cut"] is not None or not redone:
-            return terms
-        return fairly_paid(numbers_of(contracts.network(), terms, fields)).terms
-    except ValueError as error:  # a verification or a pipeline that there is not
-        raise click.ClickException(str(error)) from None
 
 
 @cli.command(cls=ConnectedProviderCommand)

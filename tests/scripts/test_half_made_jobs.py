@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from agents.protocol.numbers import ZOO
 from scripts import job
+from scripts._job import packing
 from scripts._net.anvil import start_anvil
 from scripts._net.processes import Supervisor
 from scripts._shared import job_classes
@@ -44,7 +45,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[People, str]
 @pytest.fixture(autouse=True)
 def unplayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """No attack is played, and nobody has declared a class."""
-    monkeypatch.setattr(job, "_attacked", lambda *_: None)
+    monkeypatch.setattr(packing, "refuse_attacked", lambda *_: None)
     monkeypatch.setattr(job_classes, "check_classes", lambda *_: None)
 
 

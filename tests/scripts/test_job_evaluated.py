@@ -10,7 +10,7 @@ import click
 import pytest
 
 from agents.jobs.publish import Terms
-from scripts import job
+from scripts._job import packing
 from scripts._shared import job_queue
 from tests.stage.memory.tiny_specs import tiny_model
 
@@ -38,14 +38,14 @@ def created(
     network = type("Network", (), {"chain": chain, "registry": None})
     contracts: Any = type("Contracts", (), {"network": staticmethod(lambda: network)})
     monkeypatch.setattr(job_queue, "offers", lambda _: [])
-    monkeypatch.setattr(job, "_attacked", lambda *_: None)
+    monkeypatch.setattr(packing, "refuse_attacked", lambda *_: None)
     text = folder / "text.txt"
     text.write_text("".join(f"crane {n} nests in sector {n * 7 % 90}\n" for n in range(2_000)))
     given = dict.fromkeys(("data_key", "model", "model_config", "tokenizer", "separator"))
     given |= {"files": [text], "field": "text", "one_key": False, "shard_bytes": None}
     given |= {"though_attacks_pay": False, "few_verifiers": False}
     spec = {**SPEC, "score_options": options}
-    published, _ = job._published(contracts, Terms(), spec, str(folder / "store"), given)
+    published, _ = packing.publish(contracts, Terms(), spec, str(folder / "store"), given)
     return published
 
 

@@ -14,7 +14,7 @@ import pytest
 from agents.jobs import judgeable
 from agents.jobs.publish import Terms
 from agents.runtime import wallet
-from scripts import job
+from scripts._job import packing
 from scripts._shared import job_classes, job_queue
 from tests.stage.memory.tiny_specs import tiny_model
 
@@ -39,9 +39,9 @@ def create(folder: Path, more: dict[str, Any] | None = None, **given: Any) -> An
     chain = SimpleNamespace(call=lambda *_: 0)
     network = SimpleNamespace(chain=chain, registry=None)
     contracts: Any = SimpleNamespace(network=lambda: network)
-    return job._published(contracts, Terms(), FIELDS | (more or {}), str(folder / "store"), chosen)[
-        0
-    ]
+    return packing.publish(
+        contracts, Terms(), FIELDS | (more or {}), str(folder / "store"), chosen
+    )[0]
 
 
 @pytest.fixture(autouse=True)
@@ -50,8 +50,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_queue, "offers", lambda network: [])
     monkeypatch.setattr(job_queue, "expected", lambda *_: None)
     monkeypatch.setattr(job_classes, "check_classes", lambda *_: None)
-    monkeypatch.setattr(job, "_attacked", lambda *_: None)
-    monkeypatch.setattr(job, "_checking", lambda *_: [])
+    monkeypatch.setattr(packing, "refuse_attacked", lambda *_: None)
+    monkeypatch.setattr(packing, "checking", lambda *_: [])
     monkeypatch.setattr(wallet, "read_passphrase", lambda *_: "")
     monkeypatch.setattr(wallet, "read_keystore", lambda *_: b"\1" * 32)
 

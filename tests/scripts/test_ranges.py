@@ -10,8 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from scripts._job.terms import funded
 from scripts._net.compiled import ROOT
-from scripts.job import _funded
 
 NAMES = sorted(path.stem for path in (ROOT / "scripts").glob("[!_]*.py"))
 
@@ -62,6 +62,6 @@ def test_the_option_and_its_range_are_named(words: list[str]) -> None:
 
 def test_no_more_rounds_are_paid_for_than_there_are() -> None:
     """What is paid beyond them lies in the escrow until the job's end, and pays nobody."""
-    assert [_funded(3, chosen) for chosen in (None, 0, 3)] == [3, 0, 3]
+    assert [funded(3, chosen) for chosen in (None, 0, 3)] == [3, 0, 3]
     with pytest.raises(click.BadParameter, match="has 3 rounds, and 4 would be paid for"):
-        _funded(3, 4)
+        funded(3, 4)

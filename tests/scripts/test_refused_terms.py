@@ -10,7 +10,8 @@ import click
 import pytest
 
 from agents.jobs.publish import Terms
-from scripts import job
+from scripts._job.options import SCORE_WINDOWS, WINDOWS
+from scripts._job.terms import chosen_terms
 from scripts._net.processes import Supervisor
 from scripts._shared.operator import ZOO, Contracts
 from scripts._shared.refused_terms import WINDOWS_PER_UNBONDING
@@ -45,21 +46,21 @@ def test_the_option_and_what_is_permitted(
     contracts: Contracts, chosen: dict[str, Any], says: str
 ) -> None:
     usual = options()
-    assert isinstance(job._terms(contracts, None, 3, usual), Terms)
+    assert isinstance(chosen_terms(contracts, None, 3, usual), Terms)
     with pytest.raises(click.ClickException) as refused:
-        job._terms(contracts, None, 3, usual | chosen)
+        chosen_terms(contracts, None, 3, usual | chosen)
     assert says in refused.value.message
 
 
 def test_the_shortest_window_that_is_named_is_the_shortest_permitted(contracts: Contracts) -> None:
     least = contracts.NodeRegistry.parameters().unbonding_period // WINDOWS_PER_UNBONDING + 1
-    assert job._terms(contracts, None, 3, options() | {"reveal_s": least}).reveal_s == least
+    assert chosen_terms(contracts, None, 3, options() | {"reveal_s": least}).reveal_s == least
     with pytest.raises(click.ClickException, match=f"permits windows of {least} to"):
-        job._terms(contracts, None, 3, options() | {"reveal_s": least - 1})
+        chosen_terms(contracts, None, 3, options() | {"reveal_s": least - 1})
 
 
 def options() -> dict[str, Any]:
     """What `job create` has where none of these is chosen."""
-    windows = [f"{name}_s".replace("-", "_") for name in (*job.WINDOWS, *job.SCORE_WINDOWS)]
+    windows = [f"{name}_s".replace("-", "_") for name in (*WINDOWS, *SCORE_WINDOWS)]
     fixed = {"max_nodes": 64, "reward": 1_000 * ZOO, "bond": 100 * ZOO}
     return dict.fromkeys([*windows, "retain_rounds", "verifiers_cut"]) | fixed

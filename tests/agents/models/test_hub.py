@@ -22,7 +22,7 @@ from agents.models.hub import FolderError, read_folder
 from agents.storage.cid import digest_of
 from agents.storage.embedded import EmbeddedStore
 from agents.training.spec import SpecError
-from scripts.job import _begun
+from scripts._job.packing import begun
 
 VOCABULARY = 300
 LAYERS = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16,
@@ -209,19 +209,19 @@ def test_the_command_takes_a_folder(tmp_path: Path) -> None:
     """What the spec's file says of the model, and a tokenizer that is named, come first."""
     folder = saved(tmp_path / "model")
     (folder / "tokenizer.json").write_text("{}")
-    fields, read = _begun(folder, {"rounds": 3, "model": {"max_seq_len": 24}}, {})
+    fields, read = begun(folder, {"rounds": 3, "model": {"max_seq_len": 24}}, {})
     wanted = {"vocab_size": VOCABULARY, "n_layers": 2, "max_seq_len": 24}
     assert fields == {"rounds": 3, "model": wanted}
     assert set(read) == {"model_config", "weights", "tokenizer", "separator"}
     assert read["tokenizer"] == b"{}" and read["separator"] == 2, "what ends a Llama's text"
-    mine = _begun(folder, {}, {"tokenizer": b"mine"})[1]
+    mine = begun(folder, {}, {"tokenizer": b"mine"})[1]
     assert mine["tokenizer"] == b"mine" and "separator" not in mine
     for ends, wanted in (([7, 8], 7), (VOCABULARY, None), (None, None)):
         _config(folder, eos_token_id=ends)
-        assert _begun(folder, {}, {})[1]["separator"] == wanted
-    assert _begun(None, {"rounds": 3}, {}) == ({"rounds": 3}, {})
+        assert begun(folder, {}, {})[1]["separator"] == wanted
+    assert begun(None, {"rounds": 3}, {}) == ({"rounds": 3}, {})
     with pytest.raises(click.UsageError, match="leave out --model-config"):
-        _begun(folder, {}, {"model_config": b"{}"})
+        begun(folder, {}, {"model_config": b"{}"})
     (folder / "config.json").unlink()
     with pytest.raises(click.ClickException, match="There is no"):
-        _begun(folder, {}, {})
+        begun(folder, {}, {})
