@@ -20,7 +20,7 @@ from scripts import job
 from scripts._job import packing
 from scripts._net.anvil import start_anvil
 from scripts._net.processes import Supervisor
-from scripts._shared import job_classes
+from scripts._shared import job_classes, operator
 from scripts._shared.rpc_provider import RpcReceipt
 from scripts._wheel.command import cli
 from tests.stage.chain.people import People, found
@@ -93,6 +93,7 @@ class Sponsor:
 def test_a_job_that_scores_pay_is_named__and_completed_by_the_commands_that_are_said(
     net: tuple[People, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(operator, "LOCALNET", tmp_path / "none")  # the checkout may have one
     sponsor = Sponsor(net, tmp_path, "scored sponsor", SCORED)
     people, store = sponsor.people, f"--store {sponsor.store}"
     number, said, failed = sponsor.stopped(monkeypatch)
