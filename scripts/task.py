@@ -7,11 +7,7 @@ ape run task create --network ... --account me --job 1 --kind generate --prompt 
 from __future__ import annotations
 
 import secrets
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from datetime import timedelta
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +15,6 @@ import click
 
 from agents.protocol.numbers import TaskStatus
 from agents.runtime.errors import Reverted
-from agents.runtime.files import SPEC_BYTES, read_yaml
 from scripts._shared.connecting import ConnectedProviderCommand, account_option, network_option
 from scripts._shared.economics import refuse_unwatched
 from scripts._shared.operator import (
@@ -37,13 +32,15 @@ from scripts._shared.operator import (
     zoo,
 )
 from scripts._shared.signing import signing, yes_option
+from scripts._task.appealing import bond_appeal, watched_share
+from scripts._task.described import class_id_of, described
+from scripts._task.results import LOOK_S, show_result
+from scripts._task.sentences import sentences
+from scripts._task.standing import due, tasks_of, view
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 KINDS = ("evaluate", "train_steps", "generate")
 FEWEST = 3  # seats: two that may agree, and a third for when they don't
-MAX_PAYLOAD = 1 << 30
-_LOOK_S = 1.0
-_EVENT_BLOCKS = 2_000  # looked through at a time
 _UNFINISHED = (TaskStatus.DRAWING, TaskStatus.RUNNING, TaskStatus.REVEALING)
 
 store_option = click.option(
@@ -123,14 +120,14 @@ def create(
     """
     from agents.tasks.compute.make import publish
     from agents.tasks.contract import Tasks
-    from scripts._shared.task_specs import seconds_needed
+    from scripts._task.specs import seconds_needed
 
     contracts = Contracts(deployment)
     opened = _open(store_of(store, contracts.chain_id))
     reader = Tasks(contracts.network())
-    with _sentences():
-        spec = _spec(contracts, opened, **given)
-        class_id = _class_id(reader, spec.determinism)
+    with sentences():
+        spec = described(contracts, opened, **given)
+        class_id = class_id_of(reader, spec.determinism)
         needed = seconds_needed(spec, opened)
     terms = reader.terms()
     run_s = min(needed, terms.max_run_s) if run_s is None else run_s
@@ -167,7 +164,7 @@ def create(
         task_id = receipt.decode_logs([tasks.TaskCreated])[0].task_id
     click.echo(f"Task {task_id}: {spec.kind}, {zoo(fee)}, {run_s} s for each of its nodes.")
     if wait:
-        _result(contracts.network(), opened, task_id, True, None)
+        show_result(contracts.network(), opened, task_id, True, None)
     else:
         where = f" --store {store}" if store else ""
         click.echo(f"Follow it with `ape run task status {task_id}`, and fetch what came out with")
@@ -192,9 +189,9 @@ def status(choice: str, task_id: int, watch: bool, deployment: Path | None) -> N
     network = reading(choice, deployment)
 
     def over() -> bool:
-        return bool(_tasks(network, task_id).task(task_id).settled(network.chain.chain_time()))
+        return bool(tasks_of(network, task_id).task(task_id).settled(network.chain.chain_time()))
 
-    show(lambda: _view(network, task_id), _LOOK_S if watch else None, over)
+    show(lambda: view(network, task_id), LOOK_S if watch else None, over)
 
 
 @cli.command()
@@ -220,7 +217,9 @@ def result(
     What no node makes that runs the task is said, and ends the command with an error.
     """
     network = reading(choice, deployment)
-    _result(network, _open(store_to_read(store, network.deployment.chain_id)), task_id, wait, out)
+    show_result(
+        network, _open(store_to_read(store, network.deployment.chain_id)), task_id, wait, out
+    )
 
 
 @cli.command("list")
@@ -275,7 +274,7 @@ def join(account: Any, node_id: int, label: str, yes: bool, deployment: Path | N
 
     contracts = Contracts(deployment)
     tasks = contracts.RedundantTasks
-    class_id = _class_id(Tasks(contracts.network()), label)
+    class_id = class_id_of(Tasks(contracts.network()), label)
     stake = tasks.terms().task_stake
     held = contracts.NodeRegistry.node(node_id).stake
     if held < stake:
@@ -324,7 +323,7 @@ def appeal(account: Any, task_id: int, yes: bool, deployment: Path | None) -> No
     If the outcome was wrong the bond comes back with a share of what is slashed; else the verifiers
     keep it. `ape run claim` fetches what is credited.
     """
-    _appeal(Contracts(deployment), account, yes, task_id)
+    bond_appeal(Contracts(deployment), account, yes, task_id)
 
 
 @cli.command(cls=ConnectedProviderCommand)
@@ -352,7 +351,7 @@ def audit(
     """
     contracts = Contracts(deployment)
     network = contracts.network()
-    found = [_tasks(network, number).task(number) for number in dict.fromkeys(task_ids)]
+    found = [tasks_of(network, number).task(number) for number in dict.fromkeys(task_ids)]
     for task in found:
         if task.status in _UNFINISHED:
             raise click.ClickException(
@@ -365,11 +364,11 @@ def audit(
             why = "appealed already" if task.status == TaskStatus.APPEALED else "past that"
             click.echo(f"Task {task_id} is {task.status.name}: it is {why}, so no lot is drawn.")
             continue
-        part = _audited(network, task) if share is None else share
+        part = watched_share(network, task) if share is None else share
         if secrets.SystemRandom().random() >= part:
             click.echo(f"Task {task_id} is not drawn, as {1 - part:.1%} of tasks are not.")
         else:
-            _appeal(contracts, account, yes, task_id)
+            bond_appeal(contracts, account, yes, task_id)
 
 
 @cli.command(cls=ConnectedProviderCommand)
@@ -388,9 +387,9 @@ def advance(account: Any, task_id: int, yes: bool, deployment: Path | None) -> N
     """
     contracts = Contracts(deployment)
     network = contracts.network()
-    tasks = _tasks(network, task_id)
+    tasks = tasks_of(network, task_id)
     task, appeal = tasks.task(task_id), tasks.appeal(task_id)
-    sent = _due(contracts, task, appeal)
+    sent = due(contracts, task, appeal)
     text = f"`ape run task status {task_id}` says who acts next."
     if sent is None:
         raise click.ClickException(
@@ -409,313 +408,7 @@ def advance(account: Any, task_id: int, yes: bool, deployment: Path | None) -> N
     click.echo(f"Task {task_id} is {tasks.task(task_id).status.name} now. {text}")
 
 
-# -- what the commands share -------------------------------------------------------------------
-
-
-def _due(contracts: Contracts, task: Any, appeal: Any) -> tuple[Any, str] | None:
-    """What moves a task on from its status, and in words; None where nothing does. Whether it is
-    time for it the contract says."""
-    tasks, appeals = contracts.RedundantTasks, contracts.TaskAppeals
-    if task.status == TaskStatus.DRAWING:
-        return tasks.draw, "capture the draw of"
-    if task.status in (TaskStatus.RUNNING, TaskStatus.REVEALING):
-        return tasks.advance, "slash who is late in, and go on with,"
-    if task.status == TaskStatus.DECIDED:
-        return tasks.finalize, "pay and slash, as decided, in"
-    if task.status != TaskStatus.APPEALED:
-        return None
-    if appeal.standing:
-        return appeals.finalize, "carry out the verdict on"
-    return appeals.lapse, "end, without a decision, the appeal of"
-
-
-def _audited(network: Any, task: Any) -> float:
-    """The least share of tasks of its fee and class that pays verifiers for watching."""
-    from agents.runtime.config import VerifierSettings
-    from agents.tasks.contract import Tasks
-    from agents.tasks.rechecking_pay import least_share
-
-    tasks = Tasks(network)
-    able = len(tasks.recheckers()[task.class_id].able)
-    rate = Fraction(str(VerifierSettings().task_audit_rate))
-    bond = tasks.terms().appeal_bond
-    found = least_share(bond, task.fee, able, rate)
-    if found is None:
-        raise click.ClickException(
-            f"A bond of {zoo(bond)} pays {able} verifiers for no share of tasks of {zoo(task.fee)}:"
-            " name the share yourself with --share."
-        )
-    return float(found)
-
-
-def _appeal(contracts: Contracts, account: Any, yes: bool, task_id: int) -> None:
-    """Bond an appeal, if the task's window is open."""
-    network = contracts.network()
-    task = _tasks(network, task_id).task(task_id)
-    if not task.appealable(network.chain.chain_time()):
-        raise click.ClickException(
-            f"Task {task_id} is {task.status.name} and can't be appealed, or not any more: "
-            f"`ape run task status {task_id}` says where it stands."
-        )
-    terms = contracts.RedundantTasks.terms()
-    appeals, bond = contracts.TaskAppeals, terms.appeal_bond
-    afford(contracts, account, bond)
-    rehearse(appeals.appeal, task_id, sender=account)
-    lines = [f"let the appeals' contract take a bond of {zoo(bond)}", f"appeal task {task_id}"]
-    with signing(account, lines, yes):
-        allow(contracts, account, appeals, bond)
-        appeals.appeal(task_id, sender=account)
-    click.echo(
-        f"Task {task_id} is appealed with a bond of {zoo(terms.appeal_bond)}; verifiers have "
-        f"{terms.verdict_s} s."
-    )
-
-
-@contextmanager
-def _sentences() -> Iterator[None]:
-    """Turn what is wrong with a task, its data or its class into one sentence."""
-    from agents.storage.errors import NotFound
-    from agents.tasks.compute.errors import TaskError
-    from agents.training.documents import DataError
-    from agents.training.spec import SpecError
-    from agents.training.state import PayloadError
-
-    try:
-        yield
-    except TaskError as error:
-        raise click.ClickException(f"Nodes would refuse this task: {error}.") from None
-    except NotFound as error:
-        raise click.ClickException(f"Nodes would not find an input: {error}") from None
-    except (DataError, SpecError, PayloadError) as error:
-        raise click.ClickException(str(error)) from None
-
-
 def _open(store: str) -> Any:
     from agents.storage.content_store import open_store
 
     return open_store(store)
-
-
-def _class_id(tasks: Any, label: str) -> int:
-    """The id of a class; a sentence that lists those there are if there is none of that name."""
-    found: dict[str, int] = tasks.class_ids()
-    if label not in found:
-        raise click.ClickException(
-            f"The network has no determinism class {label!r}; it has {', '.join(found)}."
-        )
-    return found[label]
-
-
-def _read(path: Path | None) -> dict[str, Any]:
-    try:
-        fields = read_yaml(path, SPEC_BYTES) if path else {}
-    except (OSError, ValueError) as error:
-        raise click.ClickException(f"{path} cannot be used: {error}.") from None
-    if not isinstance(fields, dict):
-        raise click.ClickException(f"{path} must hold fields by name.")
-    return fields
-
-
-def _spec(
-    contracts: Contracts,
-    store: Any,
-    file: Path | None,
-    kind: str | None,
-    job_id: int | None,
-    model_file: Path | None,
-    checkpoint: str | None,
-    data: tuple[str, ...],
-    prompts: tuple[str, ...],
-    options: tuple[str, ...],
-    label: str | None,
-) -> Any:
-    """The spec that the options describe; what they leave out is the job's, then the file's."""
-    from agents.tasks.compute.classes import CPU
-    from scripts._shared.task_specs import build, put_data
-
-    fields: dict[str, Any] = {"determinism": CPU, **_read(file)}
-    if job_id is not None:
-        fields |= _of_job(contracts, store, job_id)
-    if model_file is not None:
-        fields["model"] = _read(model_file)
-    if kind is not None:
-        fields["kind"] = kind
-    if label is not None:
-        fields["determinism"] = label
-    if checkpoint is not None:
-        path = Path(checkpoint)
-        fields["checkpoint"] = store.put_file(path) if path.is_file() else checkpoint
-    if data or prompts:
-        fields["data"] = put_data(store, str(fields.get("kind")), data, prompts)
-    elif fields.get("kind") == "generate" and file is None:
-        raise click.UsageError("Name the texts to go on from with --prompt.")
-    missing = [name for name in ("kind", "model", "checkpoint", "data") if name not in fields]
-    if missing:
-        raise click.UsageError(
-            f"The task has no {', '.join(missing)}; give --spec, --job or the option of that name."
-        )
-    return build(_with_defaults(fields), options)
-
-
-def _of_job(contracts: Contracts, store: Any, job_id: int) -> dict[str, Any]:
-    """Model, newest state and data of a job with public data."""
-    from agents.jobs.outer_step import weights_of
-    from agents.rounds.models import Models
-    from agents.training.state import save_state
-
-    network = contracts.network()
-    if not 1 <= job_id <= network.job_count():
-        raise click.ClickException(f"There is no job {job_id}; there are {network.job_count()}.")
-    models = Models(network, store)
-    job = models.job(job_id)
-    spec = job.spec
-    if spec.pipeline is not None:
-        raise click.ClickException(
-            f"The model of job {job_id} is split into stages, and a task runs a whole model."
-        )
-    found: dict[str, Any] = {"model": spec.model.model_dump()}
-    weights = weights_of(models.current(job_id), job.shapes)
-    found["checkpoint"] = store.put_bytes(save_state(weights))
-    if spec.access == "public":
-        found["data"] = spec.data
-    return found
-
-
-def _with_defaults(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields with sequences as long as the model allows, and a first small size of a task."""
-    options = dict(fields.get("options") or {})
-    longest = int(dict(fields["model"]).get("max_seq_len", 64))
-    if fields["kind"] == "generate":
-        options.setdefault("max_new_tokens", max(1, longest // 2))
-    else:
-        options.setdefault("seq_len", longest)
-        size = "sequences" if fields["kind"] == "evaluate" else "steps"
-        options.setdefault(size, 32)
-    return {**fields, "options": options}
-
-
-def _tasks(network: Any, task_id: int) -> Any:
-    """The typed reader; a sentence if there is no such task."""
-    from agents.tasks.contract import Tasks
-
-    tasks = Tasks(network)
-    if not 1 <= task_id <= tasks.count():
-        raise click.ClickException(f"There is no task {task_id}; there are {tasks.count()}.")
-    return tasks
-
-
-def _view(network: Any, task_id: int) -> Any:
-    """What `status` prints."""
-    from rich.console import Group
-    from rich.table import Table
-
-    from agents.storage.cid import cid_from_digest
-    from scripts._shared.task_words import lane_rows, sentence
-
-    tasks = _tasks(network, task_id)
-    task, appeal = tasks.task(task_id), tasks.appeal(task_id)
-    title = f"Task {task_id}: {task.status.name}"
-    table = Table("lane", "node", "state", "on chain", title=title)
-    for row in lane_rows(task):
-        table.add_row(*row)
-    facts = (
-        f"creator {task.creator}, fee {zoo(task.fee)}, {task.run_s} s to compute, class "
-        f"{tasks.label(task.class_id)}, spec {cid_from_digest(task.spec)}"
-    )
-    expected, decided = tasks.expected(task_id), _decided(network, task, appeal)
-    text = sentence(task, appeal, network.chain.chain_time(), expected, decided=decided)
-    return Group(table, facts, text)
-
-
-def _decided(network: Any, task: Any, appeal: Any) -> bool | None:
-    """Whether the committee decided on the objection to a verdict; None where there was none, or
-    it is open. Only the events tell: a verdict that is upheld looks like one that lapsed."""
-    if task.status != TaskStatus.CLOSED or int(appeal.objector, 16) == 0:
-        return None
-    chain, contract = network.chain, network.appeals
-    last, first = chain.head().number, network.deployment.block
-    while last >= first:
-        begin = max(first, last - _EVENT_BLOCKS + 1)
-        for name in ("ObjectionResolved", "AppealLapsed"):
-            if chain.events(contract, name, begin, last, {"task_id": task.task_id}):
-                return name == "ObjectionResolved"
-        last = begin - 1
-    return None
-
-
-def _result(network: Any, store: Any, task_id: int, wait: bool, out: Path | None) -> None:
-    """Show the result of a task, verified, once there is one."""
-    from agents.protocol.formulas import UNAVAILABLE
-    from agents.storage.durable import write_atomic
-    from agents.storage.errors import NotFound
-    from agents.tasks.compute.spec import MAX_SPEC_BYTES
-    from scripts._shared.task_words import NoAnswer, result_lines, sentence
-
-    tasks = _tasks(network, task_id)
-    told = ""
-    while True:
-        task, appeal = tasks.task(task_id), tasks.appeal(task_id)
-        expected, decided = tasks.expected(task_id), _decided(network, task, appeal)
-        text = sentence(task, appeal, network.chain.chain_time(), expected, decided=decided)
-        # What verifiers found stands for good; what executors agreed on may still be appealed.
-        verdict = appeal.result
-        digest = verdict if any(verdict) else task.result
-        digest, payload = None if digest == UNAVAILABLE else digest, None
-        if digest is not None:
-            try:
-                payload = store.get_digest(digest, MAX_PAYLOAD)
-            except NotFound:
-                text = f"{text} The store does not have the result yet."
-        ended = task.status in (TaskStatus.UNDECIDED, TaskStatus.CLOSED) and digest is None
-        if payload is not None or ended or not wait:
-            break
-        if text.split(",")[0] != told:
-            told = text.split(",")[0]
-            click.echo(text)
-        time.sleep(_LOOK_S)
-    if payload is None:
-        raise click.ClickException(f"Task {task_id} has no result to show. {text}")
-    if out is not None:
-        write_atomic(out, payload, mode=0o644)
-        click.echo(f"Written to {out}.")
-    with _sentences():
-        raw = store.get_digest(task.spec, MAX_SPEC_BYTES)
-    kind, shapes = _kind(raw)
-    try:
-        lines = result_lines(kind, payload, task.spec, shapes)
-    except NoAnswer as error:
-        click.echo(text)
-        raise click.ClickException(
-            f"This is no answer to a task of this kind: {error}. "
-            f"{_against(task, appeal, network.chain.chain_time())}"
-        ) from None
-    for line in lines:
-        click.echo(line)
-    click.echo(text)
-
-
-def _kind(raw_spec: bytes) -> tuple[str, dict[str, tuple[int, ...]]]:
-    """A task's kind, and the shapes of the model whose checkpoint it gives; nothing where the
-    spec is none: the answer to that is a refusal."""
-    from agents.tasks.compute.errors import TaskError
-    from agents.tasks.compute.spec import parse_spec
-    from agents.training.model import template
-
-    try:
-        spec = parse_spec(raw_spec)
-    except TaskError:
-        return "", {}
-    try:
-        return spec.kind, template(spec.model) if spec.kind == "train_steps" else {}
-    except ValueError:  # a network beyond all bounds, which nodes refuse
-        return spec.kind, {}
-
-
-def _against(task: Any, appeal: Any, now: int) -> str:
-    """What can be done against a wrong result."""
-    number = task.task_id
-    if task.appealable(now):
-        return f"`ape run task appeal {number}` has verifiers run the task again, for a bond."
-    if appeal.deadline:
-        return f"It is appealed; `ape run task status {number}` says until when verifiers decide."
-    return "It can't be appealed, or not any more."

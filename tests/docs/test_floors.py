@@ -24,7 +24,7 @@ COMMANDS = "scripts/*.py"
 # The floors of the house, top to bottom. Rooms of one floor do not import one another.
 HOUSE = (
     (COMMANDS,),
-    ("scripts/_job",),
+    ("scripts/_job", "scripts/_task"),
     (
         *("scripts/_attacks", "scripts/_committee", "scripts/_demo", "scripts/_figures"),
         "scripts/_web",

@@ -21,7 +21,7 @@ from agents.training.documents import DataError
 from agents.training.model import init_state
 from agents.training.spec import ModelSpec
 from agents.training.state import save_state
-from scripts._shared.task_specs import build, put_data, seconds_needed
+from scripts._task.specs import build, put_data, seconds_needed
 
 MODEL = ModelSpec(
     d_model=16, n_layers=1, n_heads=2, n_kv_heads=1, d_ff=32, max_seq_len=64, vocab_size=256
