@@ -30,6 +30,7 @@ class Outcome:
         capital: what the attacker has to own for it: stakes and bonds.
         note: how it ends, in a few words; "" if the figures say it.
         allowed: a profit that can't be told from how unevenly equal work is scored.
+        played: whether it was; if not, `note` says why, and the figures are 0.
     """
 
     profit: Fraction
@@ -37,6 +38,12 @@ class Outcome:
     capital: int
     note: str = ""
     allowed: Fraction = Fraction(0)
+    played: bool = True
+
+    @classmethod
+    def unplayed(cls, why: str) -> Outcome:
+        """Of an attack that there is no way to play on this job."""
+        return cls(Fraction(0), Fraction(0), 0, f"not played: {why}", played=False)
 
     @property
     def pays(self) -> bool:

@@ -83,10 +83,15 @@ def advice(network: Network, terms: Terms, spec: Mapping[str, Any]) -> Advice:
         )
     # What pays at any terms says nothing about these.
     found = [(attack, one) for attack, one in found if attack.full_name not in KNOWN]
+    rest = [one for _, one in found if not one.played]
+    found = [(attack, one) for attack, one in found if one.played]
     paying = [(attack, one) for attack, one in found if one.pays]
     notes = (_verifiers_pay(numbers),) if redone else ()
     if not paying:
-        return Advice(None, (f"none of {len(found)} attacks that were played on it pays", *notes))
+        told = f"none of {len(found)} attacks that were played on it pays"
+        if rest:
+            told += f"; {len(rest)} can't be played on such a job"
+        return Advice(None, (told, *notes))
     told = "; ".join(_told(attack, one) for attack, one in paying)
     if redone:
         return Advice(

@@ -235,7 +235,7 @@ def riding(
         own = market.numbers.spec
         fields = own if spec is None or own.get("score") == spec.get("score", "") else spec
         if fields.get("mode") == "pipeline":
-            return Outcome(Fraction(0), Fraction(0), 0, "not played: the model is split")
+            return Outcome.unplayed("the model is split")
         redone = verify.get(str(fields.get("verify", "reexecution"))).redone
         by_chance = fields.get("score") == "gauntlet"
         part_of = surely if by_chance else quality

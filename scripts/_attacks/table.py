@@ -69,11 +69,13 @@ def verdict(found: Found) -> str:
 
 
 def _how_many(found: Found, what: str) -> str:
-    paying = [attack for attack, one in found if one.pays]
+    played = [(attack, one) for attack, one in found if one.played]
+    paying = [attack.full_name for attack, one in played if one.pays]
+    told = f"{len(paying)} of {len(played)} {what} pay: {'; '.join(paying)}."
     if not paying:
-        return f"None of {len(found)} {what} pays."
-    names = "; ".join(attack.full_name for attack in paying)
-    return f"{len(paying)} of {len(found)} {what} pay: {names}."
+        told = f"None of {len(played)} {what} pays."
+    rest = len(found) - len(played)
+    return f"{told} {rest} can't be played on such a job." if rest else told
 
 
 def honest_cells(rows: Iterable[HonestWork]) -> Iterable[tuple[str, ...]]:

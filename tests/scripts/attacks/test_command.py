@@ -124,6 +124,10 @@ def test_a_profit_is_said_in_the_row_and_below() -> None:
     assert not cells["within"][-1]
     assert verdict([LOSES, PAYS, WITHIN]) == "1 of 3 attacks pay: training: win."
     assert verdict([LOSES, WITHIN]) == "None of 2 attacks pays."
+    unplayed = Attack("ride", "scoring", nothing), Outcome.unplayed("the model is split")
+    assert verdict([LOSES, unplayed]) == (
+        "None of 1 attacks pays. 1 can't be played on such a job."
+    )
     assert page([LOSES, WITHIN]).count("## ") == 2
 
 

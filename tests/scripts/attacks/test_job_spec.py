@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -183,3 +184,19 @@ def test_without_a_job__a_deployments_bounds_are_kept(settings: DeploymentSettin
     """`--rpc` of a local network was refused: "jobs: windows exceed unbonding"."""
     numbers = replace(Numbers(), settings=settings, terms=usual_terms(settings))
     assert Market(usual(chosen(numbers, None, False, {}), {})).job == 1
+
+
+def test_what_a_split_model_keeps_from_being_played_is_not_counted(
+    at: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until 2026-12-01 rides that need a whole model counted as attacks that do not pay."""
+    monkeypatch.setattr(quick, "_FAMILIES", ("training", "scoring"))
+    split = {"mode": "pipeline", "pipeline": {"layers": [1, 1]}, "score": "backward_passes"}
+    whole, parts = (advice(NETWORK, Terms(), spec).notes[0] for spec in ({}, split))
+    count = re.fullmatch(r"none of (\d+) attacks that were played on it pays", whole)
+    fewer = re.fullmatch(
+        r"none of (\d+) attacks that were played on it pays; (\d+) can't be played on such a job",
+        parts,
+    )
+    assert count and fewer and int(fewer[2]) > 0
+    assert int(count[1]) == int(fewer[1]) + int(fewer[2])
