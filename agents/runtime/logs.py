@@ -3,7 +3,8 @@
 
 Rule: a line has time (UTC, ISO 8601), level, event and whatever context was bound (role, node,
 job, round). Values registered with `redact`, fields whose name says they are secret, and what a URL
-holds beside scheme, host and port never leave the process.
+holds beside scheme, host and port never leave the process. For a person, a line that a field's own
+words begin is set in, so that no stranger's words look like a line of the log.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from agents.runtime.printable import printable
+
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 HIDDEN = "[redacted]"
 _SECRET_FIELDS = ("passphrase", "password", "private_key", "secret", "salt", "mnemonic")
+_SET_IN = "\n    | "
 _MIN_SECRET = 4  # shorter strings would blank ordinary words
 # A URL with whatever may be a key in it, and how the HTTP library tells the path of one.
 _URL = re.compile(r"\b(https?|wss?)://(?:[^\s/'\"\\]*@)?([^\s/?#'\"\\<>(),;]*)[^\s'\"\\<>(),;]*")
@@ -80,9 +84,12 @@ class _Sink:
             line = f"{stamp[11:19]} {level:<7} {event:<24} {tail}".rstrip()
         else:
             line = json.dumps({"time": stamp, "level": level, "event": event, **shown})
+        line = scrub(line)
+        if self._human:
+            line = printable(line, keep="\n").replace("\n", _SET_IN)
         # A full disk costs lines, not the agent that would write them.
         with self._lock, suppress(OSError):
-            self._stream.write(scrub(line) + "\n")
+            self._stream.write(line + "\n")
             self._stream.flush()
 
 

@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from agents.runtime.errors import ConfigError
 from agents.runtime.logs import scrub
+from agents.runtime.printable import printable
 from agents.runtime.traffic import Traffic
 
 
@@ -98,10 +99,13 @@ class Metrics:
             return self._busy / max(self.uptime(), 1e-9)
 
     def error(self, kind: str, message: str) -> None:
-        """Count an error and keep its text (first 200 characters) as the last one."""
+        """Count an error and keep its text (first 200 characters) as the last one.
+
+        A text without a form in UTF-8 would end every answer of `serve` until the next error.
+        """
         self.errors.labels(kind).inc()
         self.last_error_time.set_to_current_time()
-        self._last_error.info({"kind": kind, "message": scrub(message)[:200]})
+        self._last_error.info({"kind": kind, "message": printable(scrub(message))[:200]})
 
     def serve(self, port: int, host: str = "127.0.0.1") -> None:
         """Serve the metrics over HTTP; port 0 serves nothing. Raises ConfigError if it is taken."""

@@ -23,6 +23,7 @@ from agents.protocol.slashing import Row
 from agents.protocol.structs import read
 from agents.runtime.errors import AgentError
 from agents.runtime.look import LATEST
+from agents.runtime.printable import printable
 from scripts._shared.operator import zoo
 
 if TYPE_CHECKING:
@@ -146,11 +147,6 @@ def named(network: Network, address: str) -> str:
         if contract.address.lower() == address.lower():
             return f"{contract.name} ({address})"
     return address
-
-
-def printable(text: str) -> str:
-    """A stranger's text without characters that could move a terminal's cursor or hide words."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 def _yes(value: bool) -> str:

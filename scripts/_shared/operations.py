@@ -19,7 +19,8 @@ from agents.protocol.numbers import OperationState
 from agents.protocol.structs import Operation, read
 from agents.runtime.errors import Reverted
 from agents.runtime.look import LATEST
-from scripts._shared.operation_words import DELAY_CLASSES, Words, printable, said, spell
+from agents.runtime.printable import printable
+from scripts._shared.operation_words import DELAY_CLASSES, Words, said, spell
 from scripts._shared.operator import when
 
 if TYPE_CHECKING:
