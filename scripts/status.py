@@ -76,16 +76,19 @@ def privacy(network: Any, store: Any, job_id: int) -> Any:
     """Return the table of what a job's nodes have spent, or a sentence if there is none."""
     from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
     from agents.audit.work.privacy import spent
     from agents.mechanisms.privacy.parts.pld import ExtraMissing
+    from agents.runtime.printable import printable
     from agents.storage.errors import StoreError
     from agents.training.spec import SpecError
 
     try:
         found = spent(network, store, job_id)
     except (ExtraMissing, SpecError, StoreError) as error:
-        return f"Privacy spent in job {job_id}: {error}"
+        # The error quotes a stranger's spec: no markup, no escape.
+        return Text(printable(f"Privacy spent in job {job_id}: {error}"))
     if found is None:
         return f"Job {job_id} promises no differential privacy: nothing is spent."
     table = Table(
@@ -101,7 +104,8 @@ def privacy(network: Any, store: Any, job_id: int) -> Any:
             f"{account['delta']:g}",
             str(account["rounds"]),
         )
-    return Group(table, *(text for account in found.values() for text in account["problems"]))
+    problems = (text for account in found.values() for text in account["problems"])
+    return Group(table, *(Text(printable(text)) for text in problems))
 
 
 def jobs(network: Any) -> Any:

@@ -271,7 +271,6 @@ def refusals() -> Iterator[None]:
     """Turn what contracts, nodes and files refuse into a sentence or two."""
     from requests import RequestException
 
-    from agents.runtime.logs import scrub
     from agents.storage.errors import StoreError
     from scripts._net.compiled import CompileError
     from scripts._net.deployment import DeploymentError
@@ -287,12 +286,20 @@ def refusals() -> Iterator[None]:
             yield
     except Reverted as refused:
         told = f"{refused} {remedy_of(refused.reason)}"
-        raise click.ClickException(scrub(told.strip())) from None
+        raise click.ClickException(_sentence(told.strip())) from None
     except tuple(known) as error:
         words = getattr(error, "message", None) or str(error)
-        raise click.ClickException(scrub(words)) from None
+        raise click.ClickException(_sentence(words)) from None
     except (OSError, RequestException) as error:
-        raise click.ClickException(scrub(f"{type(error).__name__}: {error}")) from None
+        raise click.ClickException(_sentence(f"{type(error).__name__}: {error}")) from None
+
+
+def _sentence(words: str) -> str:
+    """What a refusal says; nodes, contracts and artefacts choose words of it."""
+    from agents.runtime.logs import scrub
+    from agents.runtime.printable import printable
+
+    return printable(scrub(words), keep="\n")
 
 
 def explained(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,15 +9,20 @@ from pathlib import Path
 import click
 import pytest
 
+from agents.runtime.errors import RpcRefused
+from agents.storage.errors import NotFound
 from scripts._shared.operator import (
     ADDRESS,
     ZOO,
     ZOO_AMOUNT,
     deployment_path,
+    refusals,
     store_to_read,
     when,
     zoo,
 )
+
+WORDS = "no\x1b]0;t\x07 \u202e\ud800"
 
 
 @pytest.mark.parametrize(
@@ -91,3 +96,10 @@ def test_a_folder_that_is_not_there_is_no_store_to_read(tmp_path: Path) -> None:
     assert not wrong.exists()
     for name in (str(tmp_path), "/ip4/127.0.0.1/tcp/5001", "http://127.0.0.1:5001"):
         assert store_to_read(name, 5) == name
+
+
+@pytest.mark.parametrize("error", [RpcRefused("eth_call", -1, WORDS), NotFound(WORDS)])
+def test_a_refusal__moves_no_terminal_in_a_strangers_words(error: Exception) -> None:
+    with pytest.raises(click.ClickException) as refused, refusals():
+        raise error
+    assert r"no\x1b]0;t\x07 \u202e\ud800" in refused.value.message

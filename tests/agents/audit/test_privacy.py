@@ -7,6 +7,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from agents.audit.sources.findings import Part
@@ -18,6 +19,8 @@ from agents.rounds.models import Models
 from agents.rounds.plan import Plans
 from agents.rounds.proof import MAX_PROOF_BYTES, ProofOfComputation
 from agents.runtime.contracts import EventType
+from agents.runtime.printable import printable
+from agents.storage.canonical import dumps
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore
 from agents.storage.embedded import EmbeddedStore
@@ -156,6 +159,23 @@ def test_the_command_shows_the_figures_of_the_audit(finished: FinishedJob, tmp_p
     shown = out.getvalue()
     assert f"Privacy spent in job {JOB}" in shown and "of 1.9" in shown
     assert ann["problems"][0] in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("words", ["[/x]", "[link=http://evil]pay", "\x1b]0;t\x07", "\u202e"])
+def test_a_strangers_spec_is_shown_as_text(
+    finished: FinishedJob, tmp_path: Path, words: str
+) -> None:
+    """The field's name is the stranger's: no markup, no escape, no change of direction."""
+    store = layered(finished, tmp_path)
+    digest = digest_of(finished.published.spec_cid)
+    store.instead[digest] = EmbeddedStore(tmp_path).put_bytes(dumps({words: 1}))
+    out = StringIO()
+    console = Console(width=500, file=out, force_terminal=True)
+    console.print(
+        privacy(lying_network(finished.provider, finished.network.deployment), store, JOB)
+    )
+    assert printable(words) in out.getvalue()
+    assert not {"\x1b", "\x07", "\u202e"} & set(out.getvalue())
 
 
 def test_nodes_are_charged_by_the_examples_their_proofs_state(
