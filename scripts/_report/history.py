@@ -34,6 +34,7 @@ from scripts._report.story import (
 
 _MAX_EVIDENCE_BYTES = 1 << 20
 _MAX_REASON = 400
+_ENDS = {"dismissed": "is dismissed", "lapsed": "has lapsed"}
 
 
 class History(Story):
@@ -195,6 +196,7 @@ class History(Story):
     def _on_ResultProposed(self, args: dict[str, Any], time: int) -> None:
         round_ = self.rounds[args["round_id"]]
         round_.proposers.append(args["proposer"])
+        round_.report = None  # what stood there was of a result that a challenge threw out
         try:
             raw = self._store.get_digest(args["report"], MAX_REPORT_BYTES)
             round_.report = RoundReport.from_bytes(raw)
@@ -211,6 +213,15 @@ class History(Story):
 
     def _on_Challenged(self, args: dict[str, Any], time: int) -> None:
         self._say(time, f"round {args['round_id']} challenged by {args['challenger']}", "bad")
+
+    def _on_ChallengeResolved(self, args: dict[str, Any], time: int) -> None:
+        round_ = self.rounds[args["round_id"]]
+        if not args["upheld"]:
+            self._say(time, f"round {round_.round_id}: the challenge failed, the result stands")
+            return
+        round_.report = None
+        round_.attested.clear()
+        self._say(time, f"round {round_.round_id}: the challenge holds, the result is out", "bad")
 
     def _on_RoundFinalized(self, args: dict[str, Any], time: int) -> None:
         self._end(args["round_id"], Phase.FINALIZED, time)
@@ -320,11 +331,20 @@ class History(Story):
 
     def _on_ReportDismissed(self, args: dict[str, Any], time: int) -> None:
         if accusation := self._accusation(args):
-            accusation.outcome = "dismissed"
+            self._clear(accusation, "dismissed", time)
 
     def _on_ReportLapsed(self, args: dict[str, Any], time: int) -> None:
         if accusation := self._accusation(args):
-            accusation.outcome = "lapsed"
+            self._clear(accusation, "lapsed", time)
+
+    def _clear(self, accusation: Accusation, outcome: str, time: int) -> None:
+        """A report has ended without a slash: what stood on the node before it stands again."""
+        accusation.outcome = outcome
+        node = self.nodes[accusation.node_id]
+        if node.verdict == f"reported {accusation.violation.name}":
+            slashes = [slash for slash in self.slashes if slash.node_id == node.node_id]
+            node.verdict = slashes[-1].violation.name if slashes else ""
+        self._say(time, f"the report on {node.name} {_ENDS[outcome]}: it is not slashed for it")
 
     def _on_JobFunded(self, args: dict[str, Any], time: int) -> None:
         self.funded += args["amount"]

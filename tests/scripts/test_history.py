@@ -16,6 +16,8 @@ from agents.runtime.contracts import Event
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore, open_store
 from scripts._report.history import History
+from scripts._report.story import losses
+from tests.stage.memory.demo_run import a_report
 
 REPORT = b"\xaa" * 32
 
@@ -95,6 +97,51 @@ def test_a_report_from_its_first_word_to_its_slash(chain: Chain) -> None:
     assert slash.reporter_share == 10 * ZOO
     assert chain.history.who(slash.reporter) == "node 6's owner"
     assert chain.history.nodes[3].stake == 80 * ZOO
+
+
+@pytest.mark.parametrize("name", ["ReportDismissed", "ReportLapsed"])
+def test_a_report_that_ends_without_a_slash__leaves_no_verdict(chain: Chain, name: str) -> None:
+    chain.report(6, b"{}")
+    assert chain.history.nodes[3].verdict == "reported INVALID"
+    chain.tell(name, 4, report_id=REPORT, node_id=3)
+    assert chain.history.nodes[3].verdict == ""
+    assert "it is not slashed for it" in chain.history.happenings[-1].text
+
+
+def test_a_slash_before_it_stays_the_verdict(chain: Chain) -> None:
+    chain.slash(1, Violation.NO_REVEAL, 5 * ZOO)
+    chain.report(6, b"{}")
+    chain.tell("ReportDismissed", 4, report_id=REPORT, node_id=3)
+    assert chain.history.nodes[3].verdict == "NO_REVEAL"
+
+
+def propose(chain: Chain, tx: int, report: bytes) -> None:
+    chain.tell("ResultProposed", tx, round_id=2, proposer=6, report=report)
+
+
+@pytest.mark.parametrize("next_one", [None, b"\0" * 32], ids=["none", "one without a report"])
+def test_a_result_that_a_challenge_threw_out__lends_its_loss_to_nothing(
+    chain: Chain, next_one: bytes | None
+) -> None:
+    """A liar's loss of 0.001 stood for the round whose next report the store did not have."""
+    lie = a_report(2, {3}).model_copy(update={"val_loss": 0.001})
+    propose(chain, 2, digest_of(chain.store.put_bytes(lie.to_bytes())))
+    chain.tell("Attested", 3, round_id=2, verifier_id=7)
+    chain.tell("Challenged", 3, round_id=2, challenger="0xop6")
+    chain.tell("ChallengeResolved", 4, round_id=2, upheld=True)
+    if next_one is not None:
+        propose(chain, 5, next_one)
+        chain.tell("RoundFinalized", 6, round_id=2)
+    assert chain.history.rounds[2].report is None and losses(chain.history) == []
+    assert chain.history.rounds[2].attested == set()
+
+
+def test_a_result_that_withstood_a_challenge__stays(chain: Chain) -> None:
+    propose(chain, 2, digest_of(chain.store.put_bytes(a_report(2, {3}).to_bytes())))
+    chain.tell("Attested", 3, round_id=2, verifier_id=7)
+    chain.tell("ChallengeResolved", 4, round_id=2, upheld=False)
+    chain.tell("RoundFinalized", 6, round_id=2)
+    assert len(losses(chain.history)) == 2 and chain.history.rounds[2].attested == {7}
 
 
 @pytest.mark.parametrize("slash_first", [True, False])
