@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from agents.protocol.numbers import ZOO
 from scripts._report.page.cheats import cheats
 from scripts._report.run import Run
@@ -60,6 +62,30 @@ def test_a_report_that_was_dismissed__is_no_conviction() -> None:
     said = told(cards(run)["trainer-3 (noise)"])
     assert "the report was dismissed: no slash followed from it" in said
     assert "by the slashing table" not in said
+    assert "What it did" not in said and "Who caught it" not in said
+    assert "What it was reported for" in said and "Who reported it" in said
+    assert "it did not hold: the node appealed and was cleared" in said
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [("", "a report says that is open"), ("lapsed", "report said that lapsed")],
+)
+def test_a_report_that_convicted_nobody__is_told_as_a_report(outcome: str, words: str) -> None:
+    run = a_run()
+    run.story.slashes.clear()
+    run.story.accusations["aa"].outcome = outcome
+    said = told(cards(run)["trainer-3 (noise)"])
+    assert words in said and "What it did" not in said
+
+
+def test_a_report_that_did_not_hold__is_told_beside_a_slash_that_did() -> None:
+    run = a_run()
+    run.story.accusations["aa"].round_id = 2
+    run.story.accusations["aa"].outcome = "dismissed"
+    said = told(cards(run)["trainer-3 (noise)"])
+    assert "In round 1 it revealed work that its own task does not give. In round 2" in said
+    assert said.count("it did not hold") == 1
 
 
 def test_a_cheat_that_no_rule_convicts__shows_what_it_got() -> None:

@@ -16,6 +16,13 @@ from scripts._report.page.markup import amount, count, definitions, listing, sho
 from scripts._report.run import Run
 from scripts._report.story import Accusation, NodeStory, Slash, Story
 
+# What is added to a deed that a report says and no slash follows: nobody is called a cheat for it.
+_DOUBT = {
+    "": "So a report says that is open.",
+    "executed": "So a report says that was carried out.",
+    "dismissed": "So a report said, and it did not hold: the node appealed and was cleared.",
+    "lapsed": "So a report said that lapsed: nobody is convicted by it.",
+}
 _SECONDS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
 
 
@@ -40,8 +47,14 @@ def _card(run: Run, node_id: int) -> str:
         pairs.append(("The demo told it to", text(does)))
     if slashes or accusations:
         pairs += [
-            ("What it did", _deeds(story, slashes, accusations)),
-            ("Who caught it", _finders(story, slashes, accusations)),
+            (
+                "What it did" if slashes else "What it was reported for",
+                _deeds(story, slashes, accusations),
+            ),
+            (
+                "Who caught it" if slashes else "Who reported it",
+                _finders(story, slashes, accusations),
+            ),
             ("The proof", _proof(story, slashes, accusations)),
             ("What it cost", _cost(story, node, slashes)),
         ]
@@ -63,12 +76,12 @@ def _card(run: Run, node_id: int) -> str:
 
 def _deeds(story: Story, slashes: Sequence[Slash], accusations: Sequence[Accusation]) -> str:
     offences = [(slash.round_id, slash.violation, slash.node_id) for slash in slashes]
-    offences += [
-        (accusation.round_id, accusation.violation, accusation.node_id)
-        for accusation in accusations
-        if (accusation.round_id, accusation.violation, accusation.node_id) not in offences
-    ]
-    return " ".join(_deed(story, *offence) for offence in offences)
+    said = [_deed(story, *offence) for offence in offences]
+    for one in accusations:
+        offence = one.round_id, one.violation, one.node_id
+        if offence not in offences:
+            said.append(f"{_deed(story, *offence)} {_DOUBT[one.outcome]}")
+    return " ".join(said)
 
 
 def _deed(story: Story, round_id: int, violation: Violation, node_id: int) -> str:
