@@ -29,9 +29,10 @@ def sparkline(values: list[float]) -> str:
     """The values as one line of bars."""
     if not values:
         return ""
-    low, high = min(values), max(values)
+    halves = [value / 2 for value in values]  # the difference of two floats can overflow
+    low, high = min(halves), max(halves)
     span = (high - low) or 1.0
-    return "".join(_BARS[int((value - low) / span * (len(_BARS) - 1))] for value in values)
+    return "".join(_BARS[int((half - low) / span * (len(_BARS) - 1))] for half in halves)
 
 
 def _headline(history: History, rounds: int) -> Panel:

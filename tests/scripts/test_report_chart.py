@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from scripts._report.live import sparkline
 from scripts._report.page.chart import HEIGHT, WIDTH, Axis, Curve, chart
 from scripts._report.page.report import render
 from tests.stage.memory.demo_run import HOSTILE, a_run
@@ -28,6 +29,23 @@ def test_all_charts_of_a_page_count_whole_rounds() -> None:
 def test_one_round__has_an_axis_too() -> None:
     page = Page(chart("t", [Curve("c", [(1.0, 2.0)])], "round", "ZOO"))
     assert [e.text for e in page.find("text", data_axis="x")] == ["1"]
+
+
+@pytest.mark.parametrize(
+    "losses", [(1e17, 1e17), (1e300, 1e300), (1.7e308, -1.7e308), (5.0, 1.7e308), (-1e308, 1e308)]
+)
+def test_a_loss_of_any_size__is_drawn(losses: tuple[float, float]) -> None:
+    """A report may state any finite loss, and a model may diverge."""
+    run = a_run()
+    changes = dict(zip(("val_loss_before", "val_loss"), losses, strict=True))
+    for story in run.story.rounds.values():
+        assert story.report is not None
+        story.report = story.report.model_copy(update=changes)
+    page = Page(render(run))
+    assert page.faults == [] and not re.search(r"\b(nan|inf)\b", page.source)
+    for circle in page.find("circle"):
+        assert 0 <= float(circle.attributes["cy"]) <= HEIGHT
+    assert len(sparkline(list(losses))) == 2
 
 
 def test_nothing_is_drawn_outside__and_nan_breaks_nothing() -> None:

@@ -20,6 +20,8 @@ from scripts._report.page.style import CURVES
 WIDTH, HEIGHT = 360, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 10, 46
 _MARKS = ("circle", "square", "diamond")  # the next one when all colours are taken
+_FAR = 1e300
+_SLIVER = 1e-6
 _DASH = " stroke-dasharray='6 4'"
 
 Points = Sequence[tuple[float, float]]
@@ -53,10 +55,11 @@ class Axis:
     @classmethod
     def of(cls, values: Iterable[float], whole: bool = False, most: int = 5) -> Axis:
         """An axis that holds all values. `whole`: only whole numbers are named on it."""
-        finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
+        finite = _finite(values) or [0.0, 1.0]
         low, high = min(finite), max(finite)
         if low == high:
-            low, high = low - 0.5, high + 0.5
+            half = max(0.5, _SLIVER * abs(low))  # a half more is nothing to 1e17
+            low, high = low - half, high + half
         found = MaxNLocator(most, integer=whole, steps=[1, 2, 5, 10]).tick_values(low, high)
         inside = [float(tick) for tick in found if low - 1e-9 <= tick <= high + 1e-9]
         if whole:
@@ -124,7 +127,7 @@ def chart(
 
 
 def _padded(values: list[float], limit: tuple[str, float] | None) -> list[float]:
-    values = [value for value in values if math.isfinite(value)]
+    values = _finite(values)
     if limit is not None:
         values.append(limit[1])
     if not values:
@@ -132,6 +135,11 @@ def _padded(values: list[float], limit: tuple[str, float] | None) -> list[float]
     margin = 0.05 * (max(values) - min(values))
     low = min(values) - margin
     return [max(low, 0.0) if min(values) >= 0 else low, max(values) + margin]
+
+
+def _finite(values: Iterable[float]) -> list[float]:
+    """Those that are numbers, none so far out that a difference of two overflows."""
+    return [min(max(value, -_FAR), _FAR) for value in values if math.isfinite(value)]
 
 
 def _figure(value: float) -> str:
