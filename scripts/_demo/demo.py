@@ -17,6 +17,7 @@ from pathlib import Path
 import requests
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 
 from agents.audit.replay import audit_job
 from agents.audit.show import print_audit
@@ -31,6 +32,7 @@ from agents.runtime.chain import ChainClient
 from agents.runtime.contracts import load_deployment
 from agents.runtime.logs import open_log
 from agents.runtime.pace import stretched
+from agents.runtime.printable import printable
 from agents.storage.content_store import ContentStore, open_store
 from agents.storage.sealed import new_key
 from agents.training.state import numbers_in, save_state
@@ -274,7 +276,7 @@ class Demo:
                     live.update(render(self.history, self.options.rounds), refresh=True)
                 else:
                     for item in self.history.happenings[shown:]:
-                        self.console.print(f"  {item.text}", highlight=False)
+                        self.console.print(f"  {item.text}", markup=False, highlight=False)
                     shown = len(self.history.happenings)
                 for sentence in self.killing.look(self.job_id, self.history):
                     self.say(sentence)
@@ -507,5 +509,7 @@ def show(console: Console, checks: list[Check], facts: dict[str, str], page: Pat
     for check in checks:
         mark = "[green]holds[/green]" if check.holds else "[bold red]FAILS[/bold red]"
         exact = f" ({check.exact})" if check.exact and not check.holds else ""
-        console.print(f"{mark}  {check.sentence}{exact}", highlight=False, soft_wrap=True)
+        console.print(
+            f"{mark}  {escape(printable(check.sentence + exact))}", highlight=False, soft_wrap=True
+        )
     console.print(f"\nreport: {relative(page)}", highlight=False)

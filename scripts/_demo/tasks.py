@@ -195,7 +195,9 @@ class Demo:
                     live.update(render(self.history, wanted), refresh=True)
                 else:
                     for item in self.history.happenings[shown:]:
-                        self.console.print(f"  {item.text}", highlight=False, soft_wrap=True)
+                        self.console.print(
+                            f"  {item.text}", markup=False, highlight=False, soft_wrap=True
+                        )
                     shown = len(self.history.happenings)
                 self.check_processes()
                 if done and all(t.settled(self.history.now) for t in self.tasks.tasks()):

@@ -14,6 +14,7 @@ from agents.protocol.network import Network
 from agents.protocol.numbers import BPS, SCALE, UNCLAIMED, Phase, Violation
 from agents.rounds.report import MAX_REPORT_BYTES, ReportError, RoundReport
 from agents.runtime.contracts import Event, EventType
+from agents.runtime.printable import printable
 from agents.storage.canonical import loads
 from agents.storage.cid import cid_from_digest
 from agents.storage.content_store import ContentStore
@@ -91,7 +92,8 @@ class History(Story):
         return "0x" + self._event.tx_hash.hex()
 
     def _say(self, time: int, text: str, tone: str = "plain") -> None:
-        self.happenings.append(Happening(time, text, tone))
+        """A line of the log, in which some words are a stranger's."""
+        self.happenings.append(Happening(time, printable(text), tone))
 
     # -- registry ------------------------------------------------------------------------------
 

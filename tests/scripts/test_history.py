@@ -4,19 +4,26 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from rich.console import Console
 
 from agents.protocol.network import Network
 from agents.protocol.numbers import ZOO, Violation
 from agents.runtime.contracts import Event
+from agents.storage.canonical import dumps
 from agents.storage.cid import digest_of
 from agents.storage.content_store import ContentStore, open_store
+from scripts._demo.demo import show
+from scripts._net.compiled import ROOT
 from scripts._report.history import History
+from scripts._report.live import render
 from scripts._report.story import losses
+from scripts._report.verdict import Check
 from tests.stage.memory.demo_run import a_report
 
 REPORT = b"\xaa" * 32
@@ -134,6 +141,20 @@ def test_a_result_that_a_challenge_threw_out__lends_its_loss_to_nothing(
         chain.tell("RoundFinalized", 6, round_id=2)
     assert chain.history.rounds[2].report is None and losses(chain.history) == []
     assert chain.history.rounds[2].attested == set()
+
+
+def test_a_report_that_cannot_be_read__moves_no_terminal(chain: Chain) -> None:
+    """What is wrong with it is said in its own words."""
+    fields = {**a_report(2, {3}).model_dump(mode="json"), "[/x]\x1b]0;t\x07\u202e": 1}
+    propose(chain, 2, digest_of(chain.store.put_bytes(dumps(fields))))
+    out = StringIO()
+    console = Console(width=500, file=out, force_terminal=True, color_system=None)
+    console.print(render(chain.history, 3))
+    assert r"[/x]\x1b]0;t\x07\u202e: is not a known key" in out.getvalue()
+    assert not {"\x1b", "\x07", "\u202e"} & set(out.getvalue())
+    story = chain.history.happenings[-1]
+    show(console, [Check(False, story.text)], {}, ROOT / "x")
+    assert out.getvalue().count("is not a known key") == 2
 
 
 def test_a_result_that_withstood_a_challenge__stays(chain: Chain) -> None:
