@@ -216,6 +216,8 @@ def _cell(story: TaskStory, node: int) -> Cell:
         return Cell("slashed", f"slashed {zoo(wei)} ZOO: {names}", f"-{zoo(wei)}")
     if node not in story.drawn:
         return Cell("stood by", "not drawn")
+    if story.unavailable:
+        return Cell("revealed", "drawn; two agreed that the inputs can't be had")
     if story.stands is None:
         return Cell("revealed", "drawn; no two agreed")
     return Cell("paid", "drawn and not found wrong")

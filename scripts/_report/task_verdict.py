@@ -40,10 +40,12 @@ def check_results(
 
     A fake may stand in one case: both who agreed were cheats, and no verifier drew the task.
     """
-    wrong, bought, right, without = [], [], 0, []
+    wrong, bought, right, without, denied = [], [], 0, [], []
     for task in tasks:
         story = history.tasks[task.task_id]
-        if story.stands is None:
+        if story.unavailable:
+            denied.append(task.task_id)
+        elif story.stands is None:
             without.append(task.task_id)
         elif story.stands == truth[task.task_id]:
             right += 1
@@ -65,6 +67,14 @@ def check_results(
         )
     if without:
         found.append(Check(True, f"no two agreed in tasks {_list(without)}: the fees went back"))
+    if denied:
+        found.append(
+            Check(
+                True,
+                f"two agreed that the inputs of tasks {_list(denied)} can't be had: the fees went "
+                "back but for the treasury's part",
+            )
+        )
     return found
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from agents.protocol.numbers import LaneState, TaskStatus, Violation
 from agents.tasks.contract import Task, Tasks
+from scripts._demo.task_report import _cell
 from scripts._report.task_history import TaskHistory, TaskStory
 from scripts._report.task_verdict import check_final, check_results, credits_of, offences
 
@@ -131,6 +132,21 @@ def test_check_results__a_fake_may_stand_only_between_two_cheats_nobody_appealed
     assert check_results([pair], a_history(judged), right, [1, 2])[0].holds
     false = a_story(result=RIGHT, verdict=FAKE)
     assert not check_results([pair], a_history(false), right, [1, 2])[0].holds
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"undecided": True}, "no two agreed in tasks 1: the fees went back"),
+        ({"unavailable": True}, "two agreed that the inputs of tasks 1 can't be had: the fees"),
+    ],
+)
+def test_a_task_without_a_result__says_why(changes: dict[str, Any], words: str) -> None:
+    (_, said) = check_results([ODD], a_history(a_story(**changes)), {}, [])
+    assert said.holds and said.sentence.startswith(words)
+    assert ("treasury" in said.sentence) == ("unavailable" in changes)
+    reached = replace(a_story(**changes), drawn=[1])
+    assert _cell(reached, 1).words.partition("drawn; ")[2][:10] == words[:10]
 
 
 def test_check_final__names_what_is_not() -> None:
