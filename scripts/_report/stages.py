@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agents.storage.canonical import loads
+from agents.storage.errors import StoreError
 from scripts._report.story import Story
 
 Seats = Sequence[Sequence[int]]  # the miners of each stage
@@ -57,13 +58,21 @@ def stages_of(
         if told.report is None:
             continue
         cid = told.report.shards
-        records = {} if cid is None else {one["stage"]: one for one in loads(read(cid))["stages"]}
+        records = {} if cid is None else _records(cid, read)
         counts = {line.node: line.batches for line in told.report.nodes if line.accepted}
         for stage, miners in enumerate(seats_of(number)):
             passes = {miner: counts.get(miner, 0) for miner in miners}
-            merged = _merged(records[stage]) if stage in records else {}
-            found.append(StageLine(number, stage + 1, passes, **merged))
+            found.append(StageLine(number, stage + 1, passes, **records.get(stage, {})))
     return found
+
+
+def _records(cid: str, read: Callable[[str], bytes]) -> dict[int, dict[str, Any]]:
+    """By stage, what its butterfly came to; nothing of a record that the store lacks or that holds
+    something else. A result that ends void may name any file as its record."""
+    try:
+        return {one["stage"]: _merged(one) for one in loads(read(cid))["stages"]}
+    except (StoreError, ValueError, LookupError, TypeError):
+        return {}
 
 
 def _merged(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from agents.storage.canonical import dumps
+from agents.storage.content_store import open_store
 from scripts._report.page.report import render, write_report
 from scripts._report.stages import StageLine, stages_of
 from scripts._report.story import RoundStory
-from tests.stage.memory.demo_run import HOSTILE, NAMES, a_run
+from tests.stage.memory.demo_run import CID, HOSTILE, NAMES, a_run
 from tests.stage.memory.page_reader import Page
 
 SEATS = ((2, 3, 4), (5,))
@@ -54,6 +55,36 @@ def test_passes_are_those_of_the_report_and_shards_those_of_the_record() -> None
         StageLine(1, 1, {2: 8, 3: 7, 4: 0}, 3, 1, {4: 2}, (1, 2), True),
         StageLine(1, 2, {5: 15}),
     ]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"\xff",
+        b"[]",
+        b"{}",
+        b'{"stages":7}',
+        b'{"stages":[7]}',
+        b'{"stages":[{"stage":0}]}',
+        b'{"stages":[{"stage":[]}]}',
+        RECORD.replace(b"[[4,[0,2]]]", b"[[4]]"),
+        RECORD.replace(b"[[4,[0,2]]]", b"[4]"),
+        RECORD.replace(b'"lost":[1]', b'"lost":1'),
+        RECORD.replace(b"[null,true,null]", b"7"),
+        RECORD.replace(b"[null,true,null]", b'[null,"a","b"]'),
+    ],
+)
+def test_a_record_that_is_something_else_costs_no_report(tmp_path: Path, record: bytes) -> None:
+    store = open_store(str(tmp_path))
+    cid = store.put_bytes(record)
+    found = stages_of(story(told(cid)), lambda number: SEATS, lambda cid: store.get(cid, 1 << 20))
+    assert found == [StageLine(1, 1, {2: 8, 3: 7, 4: 0}), StageLine(1, 2, {5: 15})]
+
+
+def test_a_record_that_the_store_lacks_costs_no_report(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    found = stages_of(story(told(CID)), lambda number: SEATS, lambda cid: store.get(cid, 1 << 20))
+    assert [one.pairs for one in found] == [0, 0]
 
 
 def test_a_job_without_a_butterfly_and_a_round_without_a_report() -> None:
