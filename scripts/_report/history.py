@@ -368,6 +368,18 @@ class History(Story):
     def _on_PayReleased(self, args: dict[str, Any], time: int) -> None:
         self._credit(args["node_id"], args["amount"], time)
 
+    def _on_RetainedReleased(self, args: dict[str, Any], time: int) -> None:
+        self._credit(args["node_id"], args["amount"], time)
+
+    def _on_RetainedForfeited(self, args: dict[str, Any], time: int) -> None:
+        self.unclaimed += args["amount"]
+        lost = f"{zoo(args['amount'])} ZOO of retained pay"
+        self._say(time, f"{self.label(args['node_id'])} loses {lost} to the treasury", "bad")
+
+    def _on_CarriedForfeited(self, args: dict[str, Any], time: int) -> None:
+        self.unclaimed += args["amount"]
+        self._say(time, f"{zoo(args['amount'])} ZOO that no round pays go to the treasury")
+
     def _on_ShareSettled(self, args: dict[str, Any], time: int) -> None:
         node_id, round_id, amount = args["node_id"], args["round_id"], args["amount"]
         if args["guilty"]:

@@ -145,7 +145,11 @@ class Happening:
 
 @dataclass
 class Story:
-    """All of it. `accusations` by report; `claimed` by account."""
+    """All of it. `accusations` by report; `claimed` by account.
+
+    `unclaimed`: what the treasury was credited, for work that counts for nobody, retained pay of
+    convicted nodes, and shares that an ended job carried.
+    """
 
     job_id: int
     nodes: dict[int, NodeStory] = field(default_factory=dict)

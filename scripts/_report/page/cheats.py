@@ -160,7 +160,7 @@ def _cost(story: Story, node: NodeStory, slashes: Sequence[Slash]) -> str:
         if lost.node_id == node.node_id:
             items.append(
                 f"Its share of round {lost.round_id}, {amount(lost.amount)} ZOO, was carried to "
-                "the job's next round."
+                "the job's next round, or went to the treasury if that was the last."
             )
     rounds = {slash.round_id for slash in slashes} - {0}
     unpaid = [number for number in sorted(rounds) if not _paid(story, node, number)]

@@ -26,7 +26,7 @@ def money(run: Run) -> list[str]:
         if lost := sum(forfeit.amount for forfeit in story.forfeits):
             found.append(
                 f"<div>{amount(lost)} ZOO are shares that convicted nodes did not get; they were "
-                "carried to the job's next rounds.</div>"
+                "carried to the job's next rounds, or went to the treasury after the last.</div>"
             )
     return found + slashed(story)
 
@@ -52,7 +52,7 @@ def _escrow(story: Story, books: Books) -> Parts:
         ("trainers, for work", by_role["work"]),
         ("verifiers, for checking", by_role["verifiers"]),
         ("aggregators, for merging", by_role["aggregators"]),
-        ("the treasury, for work that counts for nobody", story.unclaimed),
+        ("the treasury, for work that counts for nobody and shares lost", story.unclaimed),
         ("back to the sponsor", story.refunded),
         ("held until a report ends", books.held),
         ("left in escrow, or carried to a next round", books.escrow + books.reserved),
