@@ -21,6 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from agents.jobs.job import JobContext
 from agents.jobs.outer_step import weights_of
 from agents.mechanisms.privacy import Charge
@@ -192,8 +194,17 @@ class Producer:
 
             private = run_private_task(net, task, before, self.local(job), job.privacy, progress)
             return private.pseudo_gradient, None, None
-        source = self.local(job) if job.spec.access == "local" else job.data
-        result = run_task(net, task, before, source, progress, settings.compile, inner)
+        own = job.spec.access == "local"
+        source = self.local(job) if own else job.data
+        try:
+            result = run_task(net, task, before, source, progress, settings.compile, inner)
+        except FloatingPointError:
+            if not own or job.privacy.unit == "none":
+                raise
+            # A sponsor can choose weights with which one word overflows. A node that then sent
+            # nothing would tell whether it has the word, and no noise is on that.
+            nothing = {name: torch.zeros(shape) for name, shape in job.shapes.items()}
+            return nothing, None, None
         trace = trace_of(task, result) if job.traced else None
         return result.pseudo_gradient, trace, result.inner
 

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,34 +17,57 @@ from agents.jobs.publish import publish_job
 from agents.rounds.carried import Carried, Kept
 from agents.rounds.plan import Plan
 from agents.rounds.proof import ProofOfComputation
-from agents.rounds.work import Producer
+from agents.rounds.work import Producer, Work
 from agents.runtime.journal import Journal
 from agents.runtime.logs import open_log
 from agents.runtime.metrics import Metrics
 from agents.storage.embedded import EmbeddedStore
 from agents.training.assignment import assign
 from agents.training.documents import DataError
-from agents.training.state import load_state
+from agents.training.norms import norm
+from agents.training.state import State, load_state, model_hash
 from tests.stage.chain.finished_job import SPEC
 from tests.stage.memory.honest_round import DEVICE, JOB, NODES, ROUND, SEED
 
 TEXT = [b"line %d of a private corpus, cubed %d\n" % (i, i**3) for i in range(200)]
 GAUSSIAN = {"privacy": "gaussian", "privacy_options": {"noise_multiplier": 4.0}, "merge": "mean"}
+UNTIED = {**SPEC["model"], "tie_embeddings": False}
+OWN = {**GAUSSIAN, "access": "local", "verify": "screening", "model": UNTIED}
 EXAMPLES = {"privacy": "dp_sgd", "access": "local", "verify": "screening", "merge": "mean"}
 
 
-def produced(folder: Path, **changes: Any) -> tuple[list[dict[str, Any]], float, int]:
-    """A node's work on a tiny job: the lines of its log, its metric of loss, the stated time."""
+@dataclass
+class Done:
+    """A node's work on a tiny job, the lines of its log and its metric of loss."""
+
+    job: JobContext
+    work: Work
+    lines: list[dict[str, Any]]
+    loss: float
+
+    @property
+    def proof(self) -> ProofOfComputation:
+        return ProofOfComputation.from_bytes(self.work.proof)
+
+
+def done(
+    folder: Path,
+    spoil: Callable[[State], object] = id,
+    text: bytes = b"".join(TEXT),
+    **changes: Any,
+) -> Done:
+    """What a node with this text of its own makes of a job. `spoil` changes the first model."""
     store = EmbeddedStore(folder / "store")
     published = publish_job(store, TEXT, {**SPEC, **changes})
     job = JobContext(published.spec, store)
     before = load_state(store.get(published.checkpoint_cid, 1 << 20), job.shapes)
+    spoil(before)
     plan = Plan(assign(SEED, NODES, (10,) * len(NODES), job.spec), 0, (), 0)
     local = folder / "own"
     local.mkdir()
-    (local / "own.txt").write_bytes(b"".join(TEXT))
+    (local / "own.txt").write_bytes(text)
     trainer = SimpleNamespace(local_data=local, compile=False, attestation=None)
-    round_ = SimpleNamespace(prev_model=published.model, deadline=2**40)
+    round_ = SimpleNamespace(prev_model=model_hash(before), deadline=2**40)
     metrics = Metrics("trainer")
     with Journal(folder / "journal") as journal:
         context: Any = SimpleNamespace(
@@ -60,7 +85,13 @@ def produced(folder: Path, **changes: Any) -> tuple[list[dict[str, Any]], float,
     lines = [json.loads(line) for line in (folder / "log").read_text().splitlines()]
     loss = metrics.registry.get_sample_value("menagerie_loss")
     assert loss is not None
-    return lines, loss, ProofOfComputation.from_bytes(work.proof).compute_time_ms
+    return Done(job, work, lines, loss)
+
+
+def produced(folder: Path, **changes: Any) -> tuple[list[dict[str, Any]], float, int]:
+    """Of a node's work: the lines of its log, its metric of loss, the stated time."""
+    found = done(folder, **changes)
+    return found.lines, found.loss, found.proof.compute_time_ms
 
 
 def test_an_open_job_shows_its_losses_and_what_its_codec_cost(tmp_path: Path) -> None:
@@ -99,3 +130,26 @@ def test_a_job_that_this_node_has_no_data_for_does_not_end_the_agent(tmp_path: P
             else:
                 with pytest.raises(DataError, match="local_data"):
                     shop.charge(job, plan, node)
+
+
+def trap(state: State) -> None:
+    """Weights of a sponsor, all finite, with which a text that has a Z makes training overflow."""
+    state["embedding.weight"][ord("Z")] = 3e38
+
+
+@pytest.mark.parametrize("has_it", [False, True])
+def test_a_text_that_makes_training_overflow_is_not_told_by_a_missing_payload(
+    tmp_path: Path, has_it: bool
+) -> None:
+    """Until 2026-12-01 the node with a Z did not commit: a sponsor asked what it liked about the
+    text, and the answer cost no privacy."""
+    text = b"plainZtextZofZno interest\n" if has_it else b"plain text of no interest\n"
+    plain = OWN | {"privacy": "none", "privacy_options": {}}
+    if has_it:  # the trap works, and a job that promises nothing is still left
+        with pytest.raises(FloatingPointError):
+            done(tmp_path / "open", trap, text * 100, **plain)
+    found = done(tmp_path, trap, text * 100, **OWN)
+    update = found.job.codec.decode(found.work.payload, found.job.shapes, SEED)
+    size = sum(tensor.numel() for tensor in update.values())
+    sigma = found.job.privacy.sigma  # type: ignore[attr-defined]
+    assert norm(update) == pytest.approx(sigma * size**0.5, rel=0.2)
