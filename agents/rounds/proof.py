@@ -67,9 +67,9 @@ def max_proof_bytes(losses: int, states: int = 0) -> int:
 class ProofOfComputation(BaseModel):
     """Hashes are 64 lower-case hexadecimal digits.
 
-    ``trace`` names the published trace, whose Merkle root is ``trace_root``. ``dataset`` and
-    ``examples`` are stated where a node trains on its own data: which it is, as a salted
-    commitment, and how many examples it has, which decides what a round costs in privacy.
+    ``trace`` names the published trace, whose Merkle root is ``trace_root``. ``dataset`` is stated
+    where a node trains on its own data: which it is, as a salted commitment. ``examples`` is how
+    many examples it has, stated where they are the unit of privacy and decide what a round costs.
     ``inbox`` names the entries that a miner of a split model executed; ``trace`` is then its log.
     ``busy_ms`` is how long it was busy with them, where paths are drawn by that.
     ``losses`` are stated by a miner of the last stage: (sample, loss in 1e-6 nats a token) of each

@@ -238,7 +238,7 @@ class Producer:
             compute_time_ms=spent_ms,
             determinism_class=determinism_class(self._device, settings.compile),
             dataset=None if local is None else local.commitment(self._salt()).hex(),
-            examples=None if local is None else local.examples,
+            examples=local.examples if local and job.privacy.unit == "example" else None,
             tee_kind=None if tee is None else "opaque",
             tee_attestation=None if tee is None else tee.read_bytes().hex(),
         )

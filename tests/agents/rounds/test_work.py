@@ -153,3 +153,17 @@ def test_a_text_that_makes_training_overflow_is_not_told_by_a_missing_payload(
     size = sum(tensor.numel() for tensor in update.values())
     sigma = found.job.privacy.sigma  # type: ignore[attr-defined]
     assert norm(update) == pytest.approx(sigma * size**0.5, rel=0.2)
+
+
+@pytest.mark.parametrize("promise", ["none", "gaussian", "dp_sgd"])
+def test_how_much_text_a_node_has_is_told_only_where_an_auditor_needs_it(
+    tmp_path: Path, promise: str
+) -> None:
+    """Where any other data set is a neighbour, its size told them apart until 2026-12-01."""
+    changes = OWN | {"privacy": promise}
+    if promise != "gaussian":
+        changes |= {"privacy_options": {}}
+    proof = done(tmp_path, **changes).proof
+    assert proof.dataset is not None
+    count = (len(b"".join(TEXT)) + 1) // (SPEC["optimizer"]["seq_len"] + 1)
+    assert proof.examples == (count if promise == "dp_sgd" else None)
