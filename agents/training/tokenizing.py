@@ -3,7 +3,7 @@
 
 The library that reads such a file is native code. A file of 2 kB may make it abort, take all memory
 or compute for days, and none of that is an exception in Python. Here it ends another process, and
-is a DataError. A file gives the same ids as in the caller's process.
+is a DataError. A file gives the same ids as in the caller's process, without its template.
 
 A request or an answer is 9 bytes (what it is, and how long the rest is, big-endian), then the rest.
 One is under way at a time. Linux keeps the limit of memory. macOS does not: there a file has the
@@ -286,6 +286,8 @@ def _loaded(raw: bytes) -> Any:
     # none, in any amount: the length to pad to may be a thousand million tokens.
     found.no_truncation()
     found.no_padding()
+    # Without special tokens a template only repeats a text, as often as the file likes.
+    found.post_processor = None
     return found
 
 

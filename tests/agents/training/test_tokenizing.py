@@ -255,3 +255,21 @@ def test_jobs_name_the_file_that_fails(
     (tmp_path / "own" / "a.txt").write_bytes(words)
     with pytest.raises(DataError, match=rf"the dataset's tokenizer {cid} ended"):
         LocalData(tmp_path / "own", spec, public)
+
+
+def test_a_file_that_writes_a_text_many_times_gives_it_once(
+    tmp_path: Path, store: EmbeddedStore, tiny_spec: SpecBuilder
+) -> None:
+    """Each sequence costs privacy on its own: one of 64 copies showed what was counted once."""
+    once = {"Sequence": {"id": "A", "type_id": 0}}
+    pair = [once, {"Sequence": {"id": "B", "type_id": 0}}]
+    parts = {"type": "TemplateProcessing", "single": [once] * 64, "pair": pair}
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "a.txt").write_text("w1 w2 w3 w4 w5 " * 100)
+    held = []
+    for template in (None, parts | {"special_tokens": {}}):
+        raw = file(post_processor=template)
+        spec = tiny_spec(data=pack([b"w1 " * 4_000], store, tokenizer=raw, separator=40))
+        data = LocalData(tmp_path / "own", spec, DataSource(store, spec))
+        held.append(data.sequences(np.arange(data.examples)).tolist())
+    assert held[0] == held[1] and len(held[0]) == 501 // 17
