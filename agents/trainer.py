@@ -429,12 +429,15 @@ class Trainer:
         if not self.network.node(node).active:
             return None
         budget = self.budget(view.job_id)
-        spent, left = budget.spent(), budget.remaining()
-        self.context.log.warning("privacy_budget_spent", epsilon=spent, left=left, node_id=node)
-        if self.following.leave(view.job_id, f"its privacy budget is spent: epsilon {spent:.3f}"):
-            return f"left: job {view.job_id}, where epsilon {spent:.3f} is spent"
+        spent, left, other = budget.spent(), budget.remaining(), budget.elsewhere()
+        self.context.log.warning(
+            "privacy_budget_spent", epsilon=spent, left=left, elsewhere=other, node_id=node
+        )
+        said = f"epsilon {spent:.3f} is spent" + (f" and {other:.3f} elsewhere" if other else "")
+        if self.following.leave(view.job_id, f"its privacy budget is used up: {said}"):
+            return f"left: job {view.job_id}, where {said}"
         self.context.sender.send(self.network.registry, "set_active", node, False)
-        return f"resting: epsilon {spent:.3f} is spent; the {left:.3f} left are too little for more"
+        return f"resting: {said}; the {left:.3f} left are too little for more"
 
     def _remember(self, name: str, view: View, plan: Plan, node: int, work: Work) -> Entry:
         """Put the secret and the artefacts on disk; only then may the commitment be sent.

@@ -76,7 +76,10 @@ class TrainerSettings(_Section):
         description="Show your own data in jobs without noise too, where the agent chooses the job",
     )
     max_epsilon: float | None = Field(
-        None, gt=0, description="Stop before your privacy loss on a job exceeds this (default: its)"
+        None,
+        gt=0,
+        description="Stop before your privacy loss in all jobs together exceeds this "
+        "(default: each job's)",
     )
     extra_batches: int = Field(
         0,

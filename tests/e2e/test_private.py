@@ -14,9 +14,12 @@ import pytest
 
 from agents.audit.replay import audit_job
 from agents.jobs.publish import publish_job
+from agents.mechanisms.privacy.none import NoPrivacy
 from agents.protocol.numbers import Phase
 from agents.rounds.models import Models
+from agents.rounds.privacy_budget import Budget
 from agents.rounds.submissions import fetch
+from agents.runtime.journal import Journal
 from agents.storage.cid import digest_of
 from agents.storage.content_store import open_store
 from agents.training.norms import norm
@@ -126,13 +129,16 @@ def test_on_data_that_never_leaves_its_node_those_train_who_accept_riders(
 
 @pytest.fixture
 def frugal(local: LocalNetwork) -> Any:
-    """The first trainer, with a budget for one round, while all accept that the noise hides riders;
-    afterwards as they were."""
+    """The first trainer, with a budget for one round more than it has spent in other jobs, while
+    all accept that the noise hides riders; afterwards as they were."""
     names = local.names("trainer")
     name, *others = names
     local.stop(*names)
     accepts = {"MENAGERIE_TRAINER__ACCEPT_RIDERS": "true"}
-    local.net.start_agent(name, env={**accepts, "MENAGERIE_TRAINER__MAX_EPSILON": "1.2"})
+    (kept,) = (local.net.directory / "agents" / name).glob("trainer-*.journal")
+    with Journal(kept) as journal:
+        bound = str(1.2 + Budget(journal, 0, NoPrivacy()).elsewhere())
+    local.net.start_agent(name, env={**accepts, "MENAGERIE_TRAINER__MAX_EPSILON": bound})
     for other in others:
         local.net.start_agent(other, env=accepts)
     yield name
@@ -148,7 +154,7 @@ def frugal(local: LocalNetwork) -> Any:
 
 def test_a_node_stops_by_itself_when_its_budget_is_spent(local: LocalNetwork, frugal: str) -> None:
     """Noise on every update, checked without being known. One round costs epsilon 1.06 (sigma 4);
-    the node that allows 1.2 is in no later round, is not waited for and is not slashed."""
+    the node that allows 1.2 more is in no later round, is not waited for and is not slashed."""
     job = job_of(
         local,
         2,

@@ -70,6 +70,22 @@ def test_a_limit_lowered_later_counts_what_was_spent(journal: Journal) -> None:
     assert not Budget(journal, 1, PRIVACY, 2.5).allows(PRIVACY.charge())
 
 
+def test_a_limit_holds_for_all_jobs_together(journal: Journal) -> None:
+    """Two rounds of one account cost 1.41 times one round; of two accounts, twice."""
+    first, cost = Budget(journal, 1, PRIVACY, 5.0), PRIVACY.charge()
+    first.record("a", cost)
+    second = Budget(journal, 2, PRIVACY, 5.0)
+    assert second.elsewhere() == first.spent() and second.spent() == 0.0
+    assert second.remaining() == 5.0 - first.spent()
+    second.record("a", cost)
+    third = Budget(journal, 3, PRIVACY, 5.0)
+    assert not third.allows(cost)
+    assert not Budget(journal, 3, PRIVACY, 2.0).allows(cost), "more is spent than is allowed now"
+    with pytest.raises(BudgetExceeded):
+        third.record("a", cost)
+    assert Budget(journal, 3, PRIVACY).allows(cost), "a job's bound is for its own account"
+
+
 def test_without_privacy_nothing_is_charged(journal: Journal) -> None:
     budget = Budget(journal, 1, NoPrivacy())
     assert NoPrivacy().charge() is None
