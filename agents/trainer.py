@@ -53,6 +53,7 @@ from agents.rounds.privacy_budget import Budget
 from agents.rounds.publication import STATES, Publication
 from agents.rounds.sharing import Sharing
 from agents.rounds.sync_sample import open_samples, sync_root
+from agents.rounds.uncharged import Uncharged
 from agents.rounds.upkeep import Upkeep
 from agents.rounds.work import Producer, Work
 from agents.runtime.beside import Beside
@@ -106,6 +107,9 @@ class Trainer:
         self.publication = Publication(context, store, self.commitments, _ARTEFACTS)
         self.membership = Membership(self.network, context, store, self.device)
         self.producer = Producer(context, self.reader.memories, self.access.sealing, self.device)
+        self.uncharged = Uncharged(
+            *(self.network, self.plans, context.log, self.producer.charge, submission_name)
+        )
         self.mining = Mining(
             *(context, self.network, self.models, self.reader.memories, self.device),
             self.outgoing,
@@ -410,8 +414,11 @@ class Trainer:
 
     def _affords(self, view: View, plan: Plan, node: int, name: str = "") -> bool:
         """Whether the budget has room for a round like this one. `name`: its submission's."""
-        job = self.models.job(view.job_id)
-        return self.budget(view.job_id).allows(self.producer.charge(job, plan, node), name)
+        job, budget = self.models.job(view.job_id), self.budget(view.job_id)
+        charge = self.producer.charge(job, plan, node)
+        if charge is not None:
+            self.uncharged.charge(job, budget, view, node)
+        return budget.allows(charge, name)
 
     def _look_ahead(self, view: View, node: int, plan: Plan | None = None) -> str | None:
         """Once committed: leave before a round opens that the budget could not pay for."""

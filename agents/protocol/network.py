@@ -329,6 +329,13 @@ class Network:
         )
         return {n for n, a in zip(nodes, answers, strict=True) if a != ZERO_DIGEST}
 
+    def committed_in(self, job_id: int, rounds: Sequence[int], node: int) -> list[int]:
+        """Those of a job's `rounds` that a node committed in, in their order."""
+        answers = self.chain.call_many(
+            [(self.rounds, "commitment_of", (job_id, number, node)) for number in rounds]
+        )
+        return [n for n, a in zip(rounds, answers, strict=True) if a != ZERO_DIGEST]
+
     def rounds_at_once(self, job_id: int, round_id: int, round_: Round) -> Counter[int]:
         """In how many rounds of all jobs each node had its work while this one ran: it had
         committed when the result that stands was proposed, in a round that was not over when this

@@ -56,8 +56,24 @@ class Budget:
             return
         account = self._account()
         account.record_participation(charge)
-        names = [*kept["names"], name][-_NAMES_KEPT:]
-        self._journal.put(self._key, {"account": account.to_dict(), "names": names})
+        self._keep(account, [*kept["names"], name])
+
+    def record_past(self, name: str, charge: Charge | None) -> bool:
+        """Charge what left the node already, within the budget or not; False if it is charged."""
+        kept = self._journal.get(self._key) or {"names": []}
+        if charge is None or name in kept["names"]:
+            return False
+        account = self._account()
+        account.record_spent(charge)
+        self._keep(account, [*kept["names"], name])
+        return True
+
+    @property
+    def last_round(self) -> int:
+        """The newest round that a charge is of, by the names of submissions; 0 for none."""
+        kept = self._journal.get(self._key) or {"names": []}
+        parts = [name.split("-") for name in kept["names"]]
+        return max((int(part[2]) for part in parts if len(part) > 2), default=0)
 
     def spent(self) -> float:
         """Epsilon spent, by the tight composition that is enforced."""
@@ -75,6 +91,9 @@ class Budget:
     def remaining(self) -> float:
         """Epsilon left."""
         return self._account().remaining_budget()
+
+    def _keep(self, account: Accountant, names: list[str]) -> None:
+        self._journal.put(self._key, {"account": account.to_dict(), "names": names[-_NAMES_KEPT:]})
 
     def _account(self) -> Accountant:
         kept = self._journal.get(self._key)

@@ -100,3 +100,17 @@ def test_a_release_that_is_paid_for_is_allowed_after_a_crash(journal: Journal) -
     budget.record("a", PRIVACY.charge())
     assert not budget.allows(PRIVACY.charge())
     assert budget.allows(PRIVACY.charge(), "a")
+
+
+def test_what_left_the_node_already_is_charged_beyond_the_budget_and_once(journal: Journal) -> None:
+    budget, cost = Budget(journal, 1, PRIVACY, 2.5), PRIVACY.charge()
+    assert budget.last_round == 0
+    assert [budget.record_past(f"submission-1-{n}-5eed", cost) for n in (3, 4, 4)] == [
+        *(True, True, False)
+    ]
+    assert budget.last_round == 4
+    assert budget.spent() > 2.5 and budget.remaining() == 0.0
+    assert not budget.allows(cost)
+    assert not budget.record_past("submission-1-5-5eed", None)
+    with pytest.raises(BudgetExceeded):
+        budget.record("submission-1-5-5eed", cost)

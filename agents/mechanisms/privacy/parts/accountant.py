@@ -105,6 +105,13 @@ class Accountant:
             )
         self._steps, self.unit = self._with(charge), charge.unit
 
+    def record_spent(self, charge: Charge) -> None:
+        """Note what was spent already, within the budget or not.
+
+        ValueError as for `record_participation`.
+        """
+        self._steps, self.unit = self._with(charge), charge.unit
+
     def epsilon(self) -> float:
         """Epsilon spent at `delta`: the tight upper bound that is enforced."""
         return self._epsilon(self._steps)
