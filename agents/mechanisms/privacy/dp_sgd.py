@@ -8,8 +8,12 @@ update that leaves the node is post-processing of these steps, hence `release` c
 
 Amplification by sampling holds only if nobody else knows which examples a step used: the draw is
 the node's own, secret, from its own examples. Batches assigned in public (ZIP-407) earn none; then
-q = 1 (`sampling: assigned`). What each example is must be disjoint: a token that occurs in two
-examples is protected by twice the steps only. N enters q and is treated as public.
+q = 1 (`sampling: assigned`). And their order follows from N, so with one example fewer each of them
+holds others, and no noise of this size covers that. There a neighbour has another example in the
+place of one, N is the same, and the sensitivity is 2C.
+
+What each example is must be disjoint: a token that occurs in two examples is protected by twice the
+steps only. N enters q and is treated as public.
 """
 
 from __future__ import annotations
@@ -54,9 +58,12 @@ class DpSgd:
         set_ = object.__setattr__
         set_(self, "clip", options.clip_bound(self.clip))
         set_(self, "noise_multiplier", options.noise_multiplier(self.noise_multiplier))
+        options.choice("sampling", self.sampling, ("poisson", "assigned"))
+        if self.sampling == "assigned":
+            known = "noise_multiplier for sampling: assigned"
+            options.real(known, self.noise_multiplier, 2 * options.MIN_NOISE, options.MAX_NOISE)
         if self.lot is not None:
             options.whole("lot", self.lot, 1)
-        options.choice("sampling", self.sampling, ("poisson", "assigned"))
         most, delta = options.budget(self.max_epsilon, self.delta)
         set_(self, "max_epsilon", most)
         set_(self, "delta", delta)
@@ -65,6 +72,11 @@ class DpSgd:
     def sigma(self) -> float:
         """Standard deviation of the noise on each coordinate of a step's *sum* of gradients."""
         return self.noise_multiplier * self.clip
+
+    @property
+    def over_sensitivity(self) -> float:
+        """The noise over what one neighbour moves the sum by: C, or 2C if batches are assigned."""
+        return self.noise_multiplier / (2.0 if self.sampling == "assigned" else 1.0)
 
     def probability(self, batch: int, examples: int) -> float:
         """q: with which probability a step uses an example; 1.0 if batches are assigned.
@@ -86,7 +98,7 @@ class DpSgd:
         count = options.whole("rounds", rounds, 1) * options.whole("steps", steps, 0)
         if not count:
             return None
-        return Charge(self.unit, self.noise_multiplier, self.probability(batch, examples), count)
+        return Charge(self.unit, self.over_sensitivity, self.probability(batch, examples), count)
 
     def release(
         self, update: Mapping[str, Tensor], rng: Generator | None = None

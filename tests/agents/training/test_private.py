@@ -181,9 +181,46 @@ def test_the_charge_is_what_was_run(local: LocalData, tiny_spec: SpecBuilder) ->
         )
         assert result.sampling_rate == rate
         charge = mechanism.charge(steps=task.steps, batch=local.batch_size, examples=local.examples)
+        moved = 2 if mechanism.sampling == "assigned" else 1  # by a neighbour, over C
         assert (charge.unit, charge.probability, charge.noise_multiplier, charge.steps) == (
-            "example", result.sampling_rate, result.noise_multiplier, result.steps
+            "example", result.sampling_rate, result.noise_multiplier / moved, result.steps
         )  # fmt: skip
+
+
+def test_a_step_on_public_batches_moves_no_further_than_its_charge_says(
+    tmp_path: Path, store: EmbeddedStore, tiny_spec: SpecBuilder
+) -> None:
+    """Another sequence in place of one moves the sum of its batch by up to 2C. One sequence fewer
+    moves the order of all, and with it each batch by more than that: it is no neighbour here."""
+    spec = tiny_spec(optimizer={"batch_size": 1, "seq_len": 16})
+    lines = ["%016x\n" % (n * 0x9E3779B97F4A7C15 % 2**64) for n in range(40)]
+    texts = {
+        "given": lines,
+        "replaced": [*lines[:-1], "z" * 16 + "\n"],
+        "fewer": lines[:-1],
+    }
+    net, clip = FlatModel(spec.model), 0.01
+    net.load(init_state(spec.model))
+    steps: dict[str, list[Tensor]] = {}
+    with example_gradients(net.model) as per_example:
+        for name, text in texts.items():
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "a.txt").write_text("".join(text))
+            data = LocalData(tmp_path / name, spec, DataSource(store, spec))
+            batches = range(data.batches_per_epoch)
+            steps[name] = [clipped_sum(per_example(data.batch(i))[1], clip) for i in batches]
+
+    def moved(name: str) -> list[float]:
+        pairs = zip(steps["given"], steps[name], strict=False)
+        return [float(torch.linalg.vector_norm(one - other)) for one, other in pairs]
+
+    mechanism = DpSgd(sampling="assigned", clip=clip, noise_multiplier=3.0)
+    charge = mechanism.charge(steps=1, batch=1, examples=40)
+    assert charge is not None
+    allowed = mechanism.sigma / charge.noise_multiplier
+    replaced = [norm for norm in moved("replaced") if norm > 0]
+    assert len(replaced) == 1 and clip < replaced[0] <= allowed == 2 * clip
+    assert sum(norm > 0 for norm in moved("fewer")) > 30
 
 
 def test_noise_of_the_right_size_reaches_the_optimizer(

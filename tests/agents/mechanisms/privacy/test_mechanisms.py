@@ -216,7 +216,7 @@ WRONG_OPTIONS = {
     "aggregate": NOISY,
     "dp_sgd": [
         *({"lot": 0}, {"lot": 1.5}, {"sampling": "shuffled"}, {"clip": -1}),
-        {"noise_multiplier": 0},
+        *({"noise_multiplier": 0}, {"noise_multiplier": 0.015, "sampling": "assigned"}),
     ],
 }
 
