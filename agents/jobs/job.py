@@ -347,6 +347,11 @@ class JobContext:
         return bool(self._nets)
 
     @property
+    def tokenizer(self) -> str | None:
+        """The CID of the data's tokenizer.json; None where tokens are bytes."""
+        return self._dataset.tokenizer
+
+    @property
     def shards(self) -> int:
         """How many shards the job's data has."""
         return len(self._dataset.shards)

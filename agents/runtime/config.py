@@ -75,6 +75,11 @@ class TrainerSettings(_Section):
         False,
         description="Show your own data in jobs without noise too, where the agent chooses the job",
     )
+    accept_tokenizer: bool = Field(
+        False,
+        description="Have a sponsor's tokenizer read your data in jobs with noise that the agent "
+        "chooses",
+    )
     max_epsilon: float | None = Field(
         None,
         gt=0,
