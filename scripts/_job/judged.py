@@ -119,9 +119,12 @@ def few_looked_at(spec: Any, trainers: int) -> list[str]:
 def trainers_leave(job: Any) -> list[str]:
     """Why trainers with the default settings leave the job, for a sponsor that knows its nodes."""
     from agents.jobs.hidden_riders import riders_hidden
+    from agents.jobs.own_data import shown_openly
     from agents.jobs.riders import riders_paid
-    from agents.runtime.config import TrainerSettings
+    from agents.runtime.config import AgentSettings, TrainerSettings
 
-    settings = TrainerSettings()
-    why = riders_paid(job.spec, settings) or riders_hidden(job, settings)
-    return [] if why is None else [f"trainers leave this job: {why}"]
+    trainer = TrainerSettings()
+    usual = AgentSettings.model_construct(job_id=0, trainer=trainer)
+    ridden = riders_paid(job.spec, trainer) or riders_hidden(job, trainer)
+    told = (ridden, shown_openly(job, usual))
+    return [f"trainers leave this job: {why}" for why in told if why is not None]

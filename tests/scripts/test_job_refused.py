@@ -81,3 +81,15 @@ def test_a_mean_of_payloads_of_any_size_that_nobody_redoes_is_refused(tmp_path: 
     for told in ({"merge": "mean", "codec": "sparse"}, undone):
         found = create(tmp_path, told, though_attacks_pay=True).warnings
         assert any("nothing bounds a payload" in one for one in found)
+
+
+def test_a_sponsor_is_told_that_trainers_keep_their_own_data_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trainers that choose their job leave it, and its escrow would wait for nobody."""
+    own = {"access": "local", "verify": "screening", "merge": "norm_clip"}
+    create(tmp_path, own)
+    said = capsys.readouterr().err
+    assert "Warning: trainers leave this job: its nodes bring their own data, and it hides" in said
+    create(tmp_path, {})
+    assert "trainers leave this job" not in capsys.readouterr().err
