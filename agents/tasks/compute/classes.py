@@ -58,7 +58,7 @@ For any other the committee opens one: `ape run committee propose pool`."""
 POOLS: Final = ("cpu-fp32", *(f"cuda:{chip}/{CUDA}" for chip in GPUS))
 """The classes whose pools a deployment opens."""
 
-_CUDA: Final = re.compile(r"cuda:sm_\d{2,3}/\d{1,4}/\d{1,2}\.\d{1,2}")
+_CUDA: Final = re.compile(r"cuda:sm_\d{2,3}/\d{1,4}/\d{1,2}\.\d{1,2}", re.ASCII)
 _LABEL_BYTES: Final = 32
 
 

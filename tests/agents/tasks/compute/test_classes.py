@@ -53,7 +53,8 @@ def test_two_byte_strings_never_hold_one_label(raw: bytes) -> None:
 
 def test_limits_are_those_of_the_label() -> None:
     assert classes.limits_of("cuda:sm_75/40/13.0").flops > classes.limits_of(classes.CPU).flops
-    for label in ("cuda:sm_90", "cuda:sm_90/132", "cuda", "cpu", "cpu-fp64", "cuda:sm_9/1/1.1x"):
+    strange = "cuda:sm_9/1/1.1x", "cuda:sm_\uff190/132/13.0"  # a digit, but not one of ASCII
+    for label in ("cuda:sm_90", "cuda:sm_90/132", "cuda", "cpu", "cpu-fp64", *strange):
         with pytest.raises(ValueError, match="no determinism class"):
             classes.limits_of(label)
 
