@@ -12,7 +12,7 @@ import click
 from agents.protocol.numbers import BPS
 
 _UNITS = {"s": 1, "min": 60, "h": 3_600, "d": 86_400}
-_SPAN = re.compile(r"(\d+) ?(s|min|h|d)")
+_SPAN = re.compile(r"([0-9]{1,15}) ?(s|min|h|d)")
 
 
 class Span(click.ParamType):
@@ -43,7 +43,7 @@ class Share(click.ParamType):
             share = Decimal(value.removesuffix("%").strip()) * (BPS // 100)
             if not share.is_finite() or share != share.to_integral_value() or not 0 <= share <= BPS:
                 raise InvalidOperation
-        except InvalidOperation:
+        except ArithmeticError:
             self.fail(f"{value!r} is no share; give one from 0 to 100 % with at most two decimals.")
         return int(share)
 

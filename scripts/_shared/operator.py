@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation, localcontext
+from decimal import Decimal, Inexact, InvalidOperation, Overflow, localcontext
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ from scripts._shared.places import CHECKOUT, LOCALNET, deployment_file, find_pro
 from scripts._shared.remedies import remedy_of
 
 LOCAL_CHAINS = (31_337, 1_337)
+WORD = 1 << 256
+"""No number of a contract is as large."""
 
 
 class Amount(click.ParamType):
@@ -44,11 +46,12 @@ class Amount(click.ParamType):
         if isinstance(value, int):
             return value
         try:
-            with localcontext(prec=100):  # the default of 28 digits would round large amounts
+            # The default of 28 digits would round large amounts; what 100 round is none at all.
+            with localcontext(prec=100, traps=[InvalidOperation, Overflow, Inexact]):
                 units = Decimal(value) * ZOO
-                if not units.is_finite() or units < 0 or units != units.to_integral_value():
+                if not 0 <= units < WORD or units != units.to_integral_value():
                     raise InvalidOperation
-        except InvalidOperation:
+        except ArithmeticError:
             self.fail(f"{value!r} is no amount of ZOO; give a number such as 100 or 0.5.")
         return int(units)
 

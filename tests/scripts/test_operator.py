@@ -39,7 +39,14 @@ def test_amount_is_exact(text: str, units: int) -> None:
     assert ZOO_AMOUNT.convert(text, None, None) == units
 
 
-@pytest.mark.parametrize("text", ["-1", "0.0000000000000000001", "ten", "", "nan", "inf"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("-1", "0.0000000000000000001", "ten", "", "nan", "inf"),
+        # What no decimal holds, what only a rounded one does, and what no word of a contract does.
+        *("1e999999999", "1e-999999999", "1" * 120, "1e60", "1e5000"),
+    ],
+)
 def test_amount__no_amount__is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="no amount of ZOO"):
         ZOO_AMOUNT.convert(text, None, None)
