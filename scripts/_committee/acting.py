@@ -184,7 +184,8 @@ def _echo(lines: Sequence[str]) -> None:
 def literal(text: str) -> Any:
     """An argument typed at a terminal: JSON, with 0x... of 32 bytes and less as bytes.
 
-    Addresses stay text, because the encoder takes them so.
+    Addresses stay text, because the encoder takes them so. Raises click.UsageError for a 0x... that
+    is no bytes.
     """
     try:
         value = json.loads(text)
@@ -196,5 +197,11 @@ def literal(text: str) -> Any:
 def _typed(value: Any) -> Any:
     if isinstance(value, list):
         return [_typed(part) for part in value]
-    is_hex = isinstance(value, str) and value.startswith("0x")
-    return bytes.fromhex(value[2:]) if is_hex and len(value) not in (42,) else value
+    if not isinstance(value, str) or not value.startswith("0x") or len(value) == 42:
+        return value
+    try:
+        return bytes.fromhex(value[2:])
+    except ValueError:
+        raise click.UsageError(
+            f"{value[:80]!r} is no bytes: after 0x stand two hexadecimal digits for each."
+        ) from None

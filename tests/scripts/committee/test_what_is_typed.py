@@ -13,6 +13,9 @@ __all__ = ["committee"]
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
+        ("call ViolationReports resolve_appeal 0xzz true", "'0xzz' is no bytes"),
+        ("call ViolationReports resolve_appeal 0xabc true", "'0xabc' is no bytes"),
+        ("""call NodeBenchmarks overrule 1 1 true '["0x1"]'""", "'0x1' is no bytes"),
         ("penalty INVALID --share 1e999999999", "is no share"),
         pytest.param(
             f"penalty INVALID --suspension {'9' * 5_000}d", "is no time span", id="5,000 digits"
