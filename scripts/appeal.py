@@ -13,6 +13,7 @@ import click
 
 from scripts._shared.connecting import ConnectedProviderCommand, account_option, network_option
 from scripts._shared.operator import (
+    NUMBER,
     Contracts,
     afford,
     allow,
@@ -29,9 +30,9 @@ from scripts._shared.signing import signing, yes_option
 @click.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("node_id", type=click.IntRange(1))
-@click.option("--job", "job_id", type=click.IntRange(1), required=True, help="The job.")
-@click.option("--round", "round_id", type=click.IntRange(1), required=True, help="The round.")
+@click.argument("node_id", type=NUMBER)
+@click.option("--job", "job_id", type=NUMBER, required=True, help="The job.")
+@click.option("--round", "round_id", type=NUMBER, required=True, help="The round.")
 @click.option(
     "--statement",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -24,6 +24,7 @@ from scripts._shared.connecting import (
 )
 from scripts._shared.operator import (
     ADDRESS,
+    NUMBER,
     ZOO_AMOUNT,
     Contracts,
     afford,
@@ -169,7 +170,7 @@ def give_consent(account: Any, owner: str, deployment: Path | None) -> None:
 @cli.command("add-stake", cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("node_id", type=click.IntRange(1))
+@click.argument("node_id", type=NUMBER)
 @click.argument("amount", type=ZOO_AMOUNT)
 @yes_option
 @deployment_option
@@ -190,7 +191,7 @@ def add_stake(account: Any, node_id: int, amount: int, yes: bool, deployment: Pa
 @cli.command("exit", cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("node_id", type=click.IntRange(1))
+@click.argument("node_id", type=NUMBER)
 @yes_option
 @deployment_option
 @explained
@@ -212,7 +213,7 @@ def begin_exit(account: Any, node_id: int, yes: bool, deployment: Path | None) -
 @cli.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("node_id", type=click.IntRange(1))
+@click.argument("node_id", type=NUMBER)
 @yes_option
 @deployment_option
 @explained
@@ -240,7 +241,7 @@ def withdraw(account: Any, node_id: int, yes: bool, deployment: Path | None) -> 
 @cli.command("set", cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
-@click.argument("node_id", type=click.IntRange(1))
+@click.argument("node_id", type=NUMBER)
 @click.option("--operator", type=ADDRESS, help="New hot key.")
 @consent_option
 @click.option("--payout", type=ADDRESS, help="New payout address.")

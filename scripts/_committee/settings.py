@@ -15,7 +15,7 @@ from scripts._committee.acting import Operation, literal, proposing
 from scripts._committee.kinds import DIGEST, SHARE, SPAN
 from scripts._shared.connecting import ConnectedProviderCommand
 from scripts._shared.operation_words import DELAY_CLASSES
-from scripts._shared.operator import ADDRESS, ZOO_AMOUNT
+from scripts._shared.operator import ADDRESS, NUMBER, ZOO_AMOUNT
 from scripts._shared.quorum import refuse_quorum
 
 _ROLES = [role.name for role in (Role.VERIFIER, Role.AGGREGATOR) if role.name]
@@ -127,7 +127,7 @@ def delay_class(reader: Any, contract: str, function: str, kind: str) -> Operati
 
 
 @_command("role")
-@click.argument("node_id", type=click.IntRange(1))
+@click.argument("node_id", type=NUMBER)
 @click.argument("role", type=click.Choice(_ROLES, case_sensitive=False))
 @click.option("--withdraw", is_flag=True, help="Take the approval back.")
 @proposing
@@ -182,7 +182,7 @@ def resume(reader: Any, contract: str, functions: tuple[str, ...]) -> Operation:
 
 
 @_command("end-job")
-@click.argument("job_id", type=click.IntRange(1))
+@click.argument("job_id", type=NUMBER)
 @proposing
 def end_job(reader: Any, job_id: int) -> Operation:
     """End job JOB_ID in its sponsor's place; its escrow is the sponsor's all the same."""
@@ -190,7 +190,7 @@ def end_job(reader: Any, job_id: int) -> Operation:
 
 
 @_command("attest")
-@click.argument("job_id", type=click.IntRange(1))
+@click.argument("job_id", type=NUMBER)
 @click.argument("checkpoint", type=DIGEST)
 @click.option("--model", type=DIGEST, help="A model that the ledger records (default: the last).")
 @click.option("--statement", type=DIGEST, default=ZERO_DIGEST, help="Anything else to say of it.")

@@ -35,6 +35,9 @@ LOCAL_CHAINS = (31_337, 1_337)
 WORD = 1 << 256
 """No number of a contract is as large."""
 
+NUMBER = click.IntRange(1, WORD - 1)
+"""A number that a contract gave, such as a job's: one that fits into its word."""
+
 
 class Amount(click.ParamType):
     """ZOO as a decimal number, such as 100 or 0.5; the value is in 1e-18 ZOO."""

@@ -8,6 +8,8 @@ import pytest
 from tests.scripts.committee.test_committee import Committee, committee
 
 __all__ = ["committee"]
+BEYOND = str(1 << 256)
+DIGEST = "0x" + "11" * 32
 
 
 @pytest.mark.parametrize(
@@ -23,8 +25,28 @@ __all__ = ["committee"]
         ("parameters --trainer-stake 1e999999999", "is no amount of ZOO"),
         ("parameters --trainer-stake 1e5000", "is no amount of ZOO"),
         ("pool cuda:sm_\uff190/132/13.0", "is no determinism class"),
+        (f"role {BEYOND} VERIFIER", "is not in the range"),
+        (f"end-job {BEYOND}", "is not in the range"),
+        (f"attest {BEYOND} {DIGEST}", "is not in the range"),
     ],
 )
 def test_it_is_refused(committee: Committee, line: str, sentence: str) -> None:
     assert sentence in committee.sign("ada", f"propose {line}", fails=True)
     assert committee.look("list") == "There is no open operation.\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"appeal {BEYOND} --job 1 --round 1",
+        f"appeal 1 --job {BEYOND} --round 1",
+        f"node add-stake {BEYOND} 1",
+        f"node exit {BEYOND}",
+        f"node set {BEYOND} --active",
+        f"node withdraw {BEYOND}",
+    ],
+)
+def test_a_number_that_no_contract_gave(committee: Committee, line: str) -> None:
+    """The same of the commands of an owner, who appeals and exits."""
+    told = committee.terminal.here(f"{line} {committee._net} --account ada", "y\n", fails=True)
+    assert "is not in the range" in told
