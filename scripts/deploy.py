@@ -16,47 +16,46 @@ import click
 from ape.cli import ConnectedProviderCommand, account_option, network_option
 
 from scripts._net.compiled import ROOT
-from scripts._shared.operator import ADDRESS, LOCAL_CHAINS, ZOO_AMOUNT, explained, zoo
+from scripts._shared.operator import (
+    ADDRESS,
+    LOCAL_CHAINS,
+    NUMBER,
+    WORD,
+    ZOO_AMOUNT,
+    explained,
+    zoo,
+)
 from scripts._shared.quorum import refuse_quorum
 from scripts._shared.signing import signing, yes_option
 
 DAY = 86_400
+SECONDS = click.IntRange(0, WORD - 1)
 
 
 @click.command(cls=ConnectedProviderCommand)
 @network_option()
 @account_option()
 @click.option("--members", required=True, help="The committee's addresses, separated by commas.")
-@click.option(
-    "--threshold", type=click.IntRange(1), default=3, show_default=True, help="Approvals needed."
-)
+@click.option("--threshold", type=NUMBER, default=3, show_default=True, help="Approvals needed.")
 @click.option("--holder", type=ADDRESS, required=True, help="Who receives the whole supply.")
 @click.option("--supply", type=ZOO_AMOUNT, default="1000000000", show_default=True, help="In ZOO.")
-@click.option(
-    "--routine-delay", type=click.IntRange(0), default=DAY, show_default=True, help="Seconds."
-)
+@click.option("--routine-delay", type=SECONDS, default=DAY, show_default=True, help="Seconds.")
 @click.option(
     "--governance-delay",
-    type=click.IntRange(0),
+    type=SECONDS,
     default=21 * DAY,
     show_default=True,
     help="Seconds; longer than --unbonding, so that whoever dislikes a change can leave before it.",
 )
-@click.option(
-    "--grace-period", type=click.IntRange(0), default=14 * DAY, show_default=True, help="Seconds."
-)
-@click.option(
-    "--unbonding", type=click.IntRange(0), default=14 * DAY, show_default=True, help="Seconds."
-)
+@click.option("--grace-period", type=SECONDS, default=14 * DAY, show_default=True, help="Seconds.")
+@click.option("--unbonding", type=SECONDS, default=14 * DAY, show_default=True, help="Seconds.")
 @click.option("--trainer-stake", type=ZOO_AMOUNT, default="100", show_default=True, help="In ZOO.")
 @click.option("--verifier-stake", type=ZOO_AMOUNT, default="1000", show_default=True, help="ZOO.")
 @click.option("--aggregator-stake", type=ZOO_AMOUNT, default="1000", show_default=True, help="ZOO.")
-@click.option(
-    "--benchmark-window", type=click.IntRange(0), default=600, show_default=True, help="Seconds."
-)
+@click.option("--benchmark-window", type=SECONDS, default=600, show_default=True, help="Seconds.")
 @click.option(
     "--benchmark-quorum",
-    type=click.IntRange(1),
+    type=NUMBER,
     default=2,
     show_default=True,
     help="Verdicts needed.",

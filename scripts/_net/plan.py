@@ -28,6 +28,7 @@ from agents.storage.durable import write_atomic
 from scripts._net.compiled import Artefact, compile_contracts
 from scripts._net.deployment import (
     ORDER,
+    ZERO,
     Deployed,
     DeploymentError,
     DeploymentSettings,
@@ -147,8 +148,14 @@ def estimated(w3: Web3, plan: Plan) -> dict[str, int]:
 
     A constructor that asks a neighbour can't be estimated before that one exists: it counts by its
     size, at a quarter more than the dearest of the others. Raises DeploymentError for settings
-    that a constructor refuses.
+    that a constructor refuses, and for a source of randomness without code, which none does.
     """
+    source = to_checksum_address(plan.settings.random_source)
+    if source != ZERO and not w3.eth.get_code(source):
+        raise DeploymentError(
+            f"The source of randomness {source} is no contract on chain {plan.chain_id}: no round "
+            "would ever get a seed, and the contracts keep their source for good."
+        )
     names = missing(w3, plan)
     codes = {name: HexBytes(plan.constructor(w3, name).data_in_transaction) for name in names}
     found: dict[str, int] = {}
