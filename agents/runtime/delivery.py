@@ -4,7 +4,8 @@
 Rule: a transaction that was handed to the node is never left in an unknown state while the process
 lives. The node is asked once in each block:
 
-Stuck for `stuck_blocks` blocks: same nonce, both fees +12.5 % (nodes ask for 10 %).
+Stuck for `stuck_blocks` blocks: same nonce, both fees +12.5 % (nodes ask for 10 %), and
+room for the base fee to double, as far as the fee limit goes.
 Dropped from the pool or the chain (a reorg): the same bytes again.
 Nonce used by another process with this key: `NonceTaken`; the caller begins again.
 """
@@ -165,17 +166,20 @@ class Delivery:
         return None
 
     def _bump(self, attempt: Attempt, head: Head) -> None:
-        tip = bumped(attempt.tip)
-        max_fee = max(bumped(attempt.max_fee), 2 * head.base_fee + tip)
-        if max_fee > self._max_fee and attempt.price_refused:
-            raise TxRefused(
-                f"{attempt.label} is refused as {attempt.price_refused} at {attempt.max_fee} wei "
-                f"per gas, and the limit is {self._max_fee} (`max_fee_wei`). Raise the limit."
-            )
-        if max_fee <= self._max_fee:
-            attempt.tip, attempt.max_fee, attempt.raw = tip, max_fee, ""
-            self.count("replaced")
-            self._log.info("tx_replaced", call=attempt.label, nonce=attempt.nonce, max_fee=max_fee)
+        tip, least = bumped(attempt.tip), bumped(attempt.max_fee)
+        if max(tip, least) > self._max_fee:  # no node takes a replacement for less
+            if attempt.price_refused:
+                raise TxRefused(
+                    f"{attempt.label} is refused as {attempt.price_refused} at {attempt.max_fee} "
+                    f"wei per gas, and the limit is {self._max_fee} (`max_fee_wei`). Raise the "
+                    "limit."
+                )
+            return
+        # Twice the base fee may be above the limit where the limit itself is enough.
+        max_fee = min(max(least, 2 * head.base_fee + tip), self._max_fee)
+        attempt.tip, attempt.max_fee, attempt.raw = tip, max_fee, ""
+        self.count("replaced")
+        self._log.info("tx_replaced", call=attempt.label, nonce=attempt.nonce, max_fee=max_fee)
 
     def _broadcast(self, attempt: Attempt) -> None:
         """Hand the transaction to the node; sort its refusals."""

@@ -255,7 +255,7 @@ class Sender:
             asked = answers[4 + 2 * place : 6 + 2 * place]
             try:
                 gas = self._gas(order, request, asked)
-                max_fee = self._capped(order.label, 2 * head.base_fee + tip)
+                max_fee = self._affordable(order.label, head.base_fee, tip)
             except AgentError as error:
                 found.append(error)
                 continue
@@ -306,13 +306,17 @@ class Sender:
         except RpcRefused:
             return 10**9  # a node without the method: 1 gwei, raised later if it proves too little
 
-    def _capped(self, label: str, fee: int) -> int:
-        if fee > self._max_fee:
+    def _affordable(self, label: str, base_fee: int, tip: int) -> int:
+        """What to offer per gas: room for the base fee to double, as far as the limit goes.
+
+        Raises TxRefused where the limit does not pay for the next block as it is now.
+        """
+        if base_fee + tip > self._max_fee:
             raise TxRefused(
-                f"{label} would cost {fee} wei per gas, above the limit of {self._max_fee} "
-                "(`max_fee_wei`). Raise the limit or wait for cheaper blocks."
+                f"{label} would cost {base_fee + tip} wei per gas, above the limit of "
+                f"{self._max_fee} (`max_fee_wei`). Raise the limit or wait for cheaper blocks."
             )
-        return fee
+        return min(2 * base_fee + tip, self._max_fee)
 
     # -- afterwards ----------------------------------------------------------------------------
 
