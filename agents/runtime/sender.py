@@ -191,6 +191,7 @@ class Sender:
             self.delivery.begin(attempt)
         except NonceTaken:
             self._log.info("tx_nonce_taken", call=attempt.label, nonce=attempt.nonce)
+            self.delivery.pause()  # a node may say so before it counts the other as pending
             return False
         except TxRefused as error:
             outcomes[place] = error

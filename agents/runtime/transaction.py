@@ -27,8 +27,17 @@ class Refusal(Enum):
 
     KNOWN = ("already known", "already imported", "known transaction")
     NONCE_USED = ("nonce too low", "nonce is too low")
-    UNDERPRICED = ("underpriced", "fee too low to replace")
-    FEE_LOW = ("less than block base fee", "fee cap less than", "max fee per gas less")
+    # Another transaction of this nonce is in the pool, and the new one does not offer enough more.
+    UNDERPRICED = ("replacement transaction underpriced", "fee too low to replace")
+    # The pool or the block takes nothing at this price, whatever its nonce.
+    FEE_LOW = (
+        "less than block base fee",
+        "fee cap less than",
+        "max fee per gas less",
+        "underpriced",
+        "gas price below",
+        "feetoolow",
+    )
     POOR = ("insufficient funds",)
     NO_GAS = (
         "gas limit too high",

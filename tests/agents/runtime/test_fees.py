@@ -3,12 +3,21 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
+import pytest
+import requests
+from eth_account.typed_transactions import TypedTransaction
+from hexbytes import HexBytes
+
+from agents.runtime.chain import ChainClient
 from agents.runtime.errors import TxRefused
 from agents.runtime.sender import Sender
 from tests.agents.runtime.conftest import eventually
-from tests.agents.runtime.test_sender import mine_at, pooled, waiting
+from tests.agents.runtime.test_sender import Background, mine_at, pooled, waiting
 
 GWEI = 10**9
 
@@ -41,3 +50,72 @@ def test_what_the_limit_cannot_pay_is_not_sent(careful, anvil, tiny):
     mine_at(anvil, 130 * GWEI)  # and 113.75 in the next block
     with pytest.raises(TxRefused, match="above the limit of 100000000000"):
         careful.send(tiny, "ping")
+
+
+class Picky:
+    """A client of a real node in front of which a full pool takes nothing below `least` of tip.
+
+    It refuses `eth_sendRawTransaction` in geth's words; everything else is the node's own answer.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.least, self.refused = 0, 0
+        picky = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                reply = json.dumps(picky.answer(json.loads(body))).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(reply)))
+                self.end_headers()
+                self.wfile.write(reply)
+
+            def log_message(self, *_: object) -> None:
+                return
+
+        self._upstream = url
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def answer(self, asked: Any) -> Any:
+        if isinstance(asked, dict) and asked["method"] == "eth_sendRawTransaction":
+            sent = TypedTransaction.from_bytes(HexBytes(asked["params"][0])).as_dict()
+            if sent["maxPriorityFeePerGas"] < self.least:
+                self.refused += 1
+                error = {"code": -32000, "message": "transaction underpriced"}
+                return {"jsonrpc": "2.0", "id": asked["id"], "error": error}
+        return requests.post(self._upstream, json=asked, timeout=60).json()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def test_a_full_pool_is_offered_more_in_each_block(anvil, tiny, wallet, lines):
+    """geth says `transaction underpriced` where its pool is full of dearer ones, whatever the
+    nonce. It counted as a nonce that another process had taken: the same bytes went out again and
+    again, without a pause and without a higher fee, and no other transaction of the key got out."""
+    picky = Picky(anvil.url)
+    stop = threading.Event()
+    chain = ChainClient(picky.url, lines.log, pause_s=0.05)
+    sender = Sender(chain, wallet, 31337, lines.log, stop=stop, poll_s=0.03)
+    try:
+        tip = int(chain.request("eth_maxPriorityFeePerGas"), 16)
+        picky.least = tip * 13 // 10
+        run = Background(lambda: sender.send(tiny, "ping"))
+        eventually(lambda: picky.refused)
+        for _ in range(4):
+            seen = picky.refused
+            anvil.mine()
+            eventually(lambda seen=seen: picky.refused > seen or not run.thread.is_alive())
+        assert run.join(5).status == 1
+        assert not lines.events("tx_nonce_taken")
+        assert picky.refused == 3
+    finally:
+        stop.set()
+        picky.close()
