@@ -19,7 +19,7 @@ from agents.protocol.network import Network
 from agents.protocol.numbers import ZERO_DIGEST
 from agents.protocol.structs import KeyRelease, KeyRequest, read
 from agents.runtime.context import Context
-from agents.runtime.contracts import Contract
+from agents.runtime.contracts import Contract, Event
 from agents.runtime.errors import Reverted
 from agents.runtime.wallet import Identity
 from agents.storage.envelope import EnvelopeError, Purpose
@@ -126,12 +126,12 @@ class DataKeyDuty:
 
     def _receive(self, job_id: int, node: int, key_id: bytes) -> str | None:
         """Open the envelope on record and put it on disk; only then is the key held."""
-        first = self._context.journal.get(_asked(job_id, node), self._network.deployment.block)
-        where = {"job_id": job_id, "node_id": node}
-        chain = self._context.chain
-        events = chain.events(self._keys, "KeyReleased", first, chain.head().number, where)
-        wanted = (key_id, self.identity.public)
-        mine = [e for e in events if (e.args["key_id"], e.args["encryption_key"]) == wanted]
+        begin = self._network.deployment.block
+        asked = self._context.journal.get(_asked(job_id, node), begin)
+        # A reorg may have brought the question and its answer into blocks before that one.
+        mine = self._released(job_id, node, key_id, asked) or self._released(
+            job_id, node, key_id, begin
+        )
         if not mine:
             return None  # a reorg took it away again
         envelope = mine[-1].args["envelope"]
@@ -150,6 +150,14 @@ class DataKeyDuty:
         }
         self._context.journal.put(self._name(job_id, node, key_id), kept)
         return f"received: the key of job {job_id}"
+
+    def _released(self, job_id: int, node: int, key_id: bytes, first: int) -> list[Event]:
+        """The releases of a data key to the node from block `first` on, in chain order."""
+        chain = self._context.chain
+        where = {"job_id": job_id, "node_id": node}
+        events = chain.events(self._keys, "KeyReleased", first, chain.head().number, where)
+        wanted = (key_id, self.identity.public)
+        return [e for e in events if (e.args["key_id"], e.args["encryption_key"]) == wanted]
 
     def _request(self, job_id: int, node: int) -> KeyRequest:
         return read(KeyRequest, self._context.chain.call(self._keys, "request_of", job_id, node))
@@ -187,5 +195,6 @@ class DataKeyDuty:
 
 
 def _asked(job_id: int, node: int) -> str:
-    """Journal key of the block before the request: the release is after it."""
+    """Journal key of the block before the request: unless a reorg moved both, the release is after
+    it."""
     return f"data-key-asked-{job_id}-{node}"
