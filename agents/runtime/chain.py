@@ -439,7 +439,11 @@ class ChainClient:
         last: int,
         chunk: int = _CHUNK,
     ) -> list[RawLog]:
-        """Return the logs of a range of blocks as the node gives them; see `events`."""
+        """Return the logs of a range of blocks as the node gives them; see `events`.
+
+        Raises RpcRefused where the node has not got the last of these blocks: it is behind the one
+        that told of it, and would give the logs that it has as if there were no others.
+        """
         found: list[RawLog] = []
         while first <= last:
             end = min(first + chunk - 1, last)
@@ -449,8 +453,17 @@ class ChainClient:
                 "fromBlock": hex(first),
                 "toBlock": hex(end),
             }
+            # In one request, so that one node answers both where there are several.
+            asked: list[tuple[str, list[Any]]] = [
+                ("eth_getLogs", [query]),
+                ("eth_getBlockByNumber", [hex(end), False]),
+            ]
+            answers = self.ask_many(asked)
             try:
-                found += self.request("eth_getLogs", query)
+                logs, newest = (self.value(asked[i][0], answers[i]) for i in range(2))
+                if newest is None:
+                    raise RpcRefused("eth_getLogs", 0, f"the node has no block {end} yet")
+                found += logs
             except RpcRefused as error:
                 if chunk == 1 or not any(word in error.detail.lower() for word in _RANGE_WORDS):
                     raise

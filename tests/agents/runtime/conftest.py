@@ -10,8 +10,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +250,48 @@ class Lines:
     def events(self, name: str) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.text.splitlines()]
         return [line for line in lines if line["event"] == name]
+
+
+class Front:
+    """An HTTP server in front of real nodes. `answer`: what it says to a request or a batch."""
+
+    def __init__(self, answer: Callable[[Any], Any]) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                reply = json.dumps(answer(json.loads(body))).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(reply)))
+                self.end_headers()
+                self.wfile.write(reply)
+
+            def log_message(self, *_: object) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def front() -> Iterator[Callable[[Callable[[Any], Any]], Front]]:
+    """Starts servers in front of nodes."""
+    started: list[Front] = []
+
+    def begin(answer: Callable[[Any], Any]) -> Front:
+        started.append(Front(answer))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        one.close()
 
 
 @pytest.fixture

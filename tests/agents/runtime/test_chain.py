@@ -111,17 +111,19 @@ def test_events_in_order_filtered_and_chunked(chain, tiny, anvil, sender):
 def test_event_ranges_shrink_when_the_node_says_so(chain, tiny, anvil, monkeypatch):
     anvil.mine(20)
     asked = []
-    real = chain.request
+    real = chain.ask_many
 
-    def limited(method, *params):
-        if method == "eth_getLogs":
-            span = int(params[0]["toBlock"], 16) - int(params[0]["fromBlock"], 16) + 1
-            asked.append(span)
-            if span > 4:
-                raise RpcRefused(method, -32000, "block range too large")
-        return real(method, *params)
+    def limited(batch):
+        answers = real(batch)
+        for place, (method, params) in enumerate(batch):
+            if method == "eth_getLogs":
+                span = int(params[0]["toBlock"], 16) - int(params[0]["fromBlock"], 16) + 1
+                asked.append(span)
+                if span > 4:
+                    answers[place] = {"error": {"code": -32000, "message": "block range too large"}}
+        return answers
 
-    monkeypatch.setattr(chain, "request", limited)
+    monkeypatch.setattr(chain, "ask_many", limited)
     assert chain.events(tiny, "Pinged", 0, 20, chunk=16) == []
     assert asked[:3] == [16, 8, 4]
     assert sum(span for span in asked if span <= 4) == 21

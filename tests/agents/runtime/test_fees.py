@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -53,34 +51,12 @@ def test_what_the_limit_cannot_pay_is_not_sent(careful, anvil, tiny):
 
 
 class Picky:
-    """A client of a real node in front of which a full pool takes nothing below `least` of tip.
-
-    It refuses `eth_sendRawTransaction` in geth's words; everything else is the node's own answer.
-    """
+    """A full pool in front of a real node: it takes nothing below `least` of tip, in geth's words.
+    Everything else is the node's own answer."""
 
     def __init__(self, url: str) -> None:
+        self._url = url
         self.least, self.refused = 0, 0
-        picky = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                reply = json.dumps(picky.answer(json.loads(body))).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(reply)))
-                self.end_headers()
-                self.wfile.write(reply)
-
-            def log_message(self, *_: object) -> None:
-                return
-
-        self._upstream = url
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
 
     def answer(self, asked: Any) -> Any:
         if isinstance(asked, dict) and asked["method"] == "eth_sendRawTransaction":
@@ -89,20 +65,16 @@ class Picky:
                 self.refused += 1
                 error = {"code": -32000, "message": "transaction underpriced"}
                 return {"jsonrpc": "2.0", "id": asked["id"], "error": error}
-        return requests.post(self._upstream, json=asked, timeout=60).json()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        return requests.post(self._url, json=asked, timeout=60).json()
 
 
-def test_a_full_pool_is_offered_more_in_each_block(anvil, tiny, wallet, lines):
+def test_a_full_pool_is_offered_more_in_each_block(anvil, tiny, wallet, lines, front):
     """geth says `transaction underpriced` where its pool is full of dearer ones, whatever the
     nonce. It counted as a nonce that another process had taken: the same bytes went out again and
     again, without a pause and without a higher fee, and no other transaction of the key got out."""
     picky = Picky(anvil.url)
     stop = threading.Event()
-    chain = ChainClient(picky.url, lines.log, pause_s=0.05)
+    chain = ChainClient(front(picky.answer).url, lines.log, pause_s=0.05)
     sender = Sender(chain, wallet, 31337, lines.log, stop=stop, poll_s=0.03)
     try:
         tip = int(chain.request("eth_maxPriorityFeePerGas"), 16)
@@ -118,4 +90,3 @@ def test_a_full_pool_is_offered_more_in_each_block(anvil, tiny, wallet, lines):
         assert picky.refused == 3
     finally:
         stop.set()
-        picky.close()
