@@ -157,6 +157,8 @@ class Delivery:
                 raise NonceTaken
             return None
         attempt.unseen = 0
+        # A reorganisation may have made the chain shorter: it is stuck for blocks of this branch.
+        attempt.sent_at = min(attempt.sent_at, head.number)
         if attempt.price_refused or head.number - attempt.sent_at >= self._stuck_blocks:
             self._bump(attempt, head)
             self._broadcast(attempt)

@@ -15,7 +15,14 @@ from agents.runtime.chain import ChainClient
 from agents.runtime.errors import TxRefused
 from agents.runtime.sender import Sender
 from tests.agents.runtime.conftest import eventually
-from tests.agents.runtime.test_sender import Background, mine_at, pooled, waiting
+from tests.agents.runtime.test_sender import (
+    Background,
+    mine_at,
+    mine_full,
+    pooled,
+    small_blocks,
+    waiting,
+)
 
 GWEI = 10**9
 
@@ -90,3 +97,33 @@ def test_a_full_pool_is_offered_more_in_each_block(anvil, tiny, wallet, lines, f
         assert picky.refused == 3
     finally:
         stop.set()
+
+
+def test_blocks_count_from_the_shorter_branch_that_a_transaction_waits_on(
+    sender, chain, anvil, tiny, lines
+):
+    """It waits three blocks and is replaced. After a reorganisation to a branch ten blocks shorter
+    it waited thirteen."""
+
+    def looks():
+        return chain.traffic.calls()["eth_getTransactionByHash"]
+
+    def looked_at():
+        """The block that was mined last is; of two looks the second began after it."""
+        before = looks()
+        eventually(lambda: looks() >= before + 2 or lines.events("tx_replaced"))
+
+    small_blocks(anvil)
+    anvil.mine(12)
+    run = waiting(sender, anvil, tiny)
+    looked_at()
+    anvil.rpc("anvil_rollback", 10)
+    anvil.rpc("evm_setBlockGasLimit", hex(600_000))
+    assert len(pooled(anvil, sender.address)) == 1
+    looked_at()
+    for _ in range(3):
+        mine_full(anvil, tiny, 1)
+        looked_at()
+    assert len(lines.events("tx_replaced")) == 1 and not lines.events("tx_resent")
+    anvil.mine()
+    assert run.join().status == 1
