@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from agents.runtime.files import SPEC_BYTES, read_yaml
 from scripts._shared.operator import Contracts
+from scripts._shared.spec_file import fields_of
 
 
 def described(
@@ -30,11 +30,11 @@ def described(
     from agents.tasks.compute.classes import CPU
     from scripts._task.specs import build, put_data
 
-    fields: dict[str, Any] = {"determinism": CPU, **_read(file)}
+    fields: dict[str, Any] = {"determinism": CPU, **fields_of(file)}
     if job_id is not None:
         fields |= _of_job(contracts, store, job_id)
     if model_file is not None:
-        fields["model"] = _read(model_file)
+        fields["model"] = fields_of(model_file)
     if kind is not None:
         fields["kind"] = kind
     if label is not None:
@@ -99,13 +99,3 @@ def _with_defaults(fields: Mapping[str, Any]) -> dict[str, Any]:
         size = "sequences" if fields["kind"] == "evaluate" else "steps"
         options.setdefault(size, 32)
     return {**fields, "options": options}
-
-
-def _read(path: Path | None) -> dict[str, Any]:
-    try:
-        fields = read_yaml(path, SPEC_BYTES) if path else {}
-    except (OSError, ValueError) as error:
-        raise click.ClickException(f"{path} cannot be used: {error}.") from None
-    if not isinstance(fields, dict):
-        raise click.ClickException(f"{path} must hold fields by name.")
-    return fields

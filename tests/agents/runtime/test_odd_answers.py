@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -16,7 +14,7 @@ from agents.runtime.errors import RpcDown, RpcRefused
 from agents.runtime.feed import HeadFeed
 from agents.runtime.loop import Loop
 from agents.runtime.metrics import Metrics
-from tests.agents.runtime.conftest import Lines, eventually
+from tests.agents.runtime.conftest import Front, Lines, eventually
 
 ODD = [
     {"error": "Too many requests"},
@@ -32,33 +30,14 @@ ODD = [
 ]
 
 
-class Node:
+class Node(Front):
     """A chain of `newest` blocks behind a real HTTP server. `odd`: its next answers, once each."""
 
     def __init__(self) -> None:
         self.newest = 100
         self.odd: list[Any] = []
         self.always: Any = ...  # what it answers to each request
-        node = self
-
-        class Answers(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                body = json.dumps(node.answer(asked)).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                return
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        super().__init__(self.answer)
 
     def answer(self, asked: Any) -> Any:
         if self.always is not ...:
@@ -83,10 +62,6 @@ class Node:
         elif request["method"] == "eth_getLogs":
             result = []
         return {"jsonrpc": "2.0", "id": request["id"], "result": result}
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
 
 @pytest.fixture
